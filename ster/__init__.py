@@ -1,0 +1,51 @@
+"""Read the residual stream of open-weight language models.
+
+Names are loaded on first use, so ``import ster`` is quick and loads no array library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ster.documents.activations import Activations
+    from ster.errors import SterError
+    from ster.reporting import SterWarning
+    from ster.runtime import Runtime, load
+    from ster.toy import write_toy_checkpoint
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Activations",
+    "Runtime",
+    "SterError",
+    "SterWarning",
+    "__version__",
+    "load",
+    "write_toy_checkpoint",
+]
+
+_HOMES = {
+    "Activations": "ster.documents.activations",
+    "Runtime": "ster.runtime",
+    "SterError": "ster.errors",
+    "SterWarning": "ster.reporting",
+    "load": "ster.runtime",
+    "write_toy_checkpoint": "ster.toy",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its home and keep it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ster' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, whether loaded or not."""
+    return __all__

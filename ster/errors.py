@@ -1,0 +1,118 @@
+"""Every error that ster shows to a person.
+
+::
+
+    SterError                  a sentence, its causes and an exit code
+    ├── UsageError             a word that ster does not know (exit code 2)
+    ├── DeviceError            the device or the precision is not to be had here
+    ├── DocumentError          prompts, pairs or an artifact cannot be read
+    ├── LayerError             a selection of layers that the model does not have
+    ├── PromptError            a prompt that cannot become tokens
+    ├── CheckpointError        something is wrong with the checkpoint
+    │   ├── HubError           it cannot be fetched from the Hub
+    │   ├── ConfigError        config.json
+    │   ├── WeightsError       the safetensors files
+    │   ├── TokenizerError     tokenizer.json and tokenizer_config.json
+    │   └── TemplateError      the chat template
+    ├── CapacityError          the run does not fit in the memory it may use
+    ├── NumericsError          a result that is no finite number
+    └── OutputError            an output cannot be written
+
+A sentence is complete without its causes, and no other exception leaves the library on
+purpose: foreign ones are mapped where they arise.
+"""
+
+from __future__ import annotations
+
+
+class SterError(Exception):
+    """A refusal: one sentence for the person, then what caused it, outermost first.
+
+    Args:
+        sentence: What went wrong, as it is printed after ``Error: ``.
+        causes: What lies beneath. An ``OSError`` reads as the system's own words.
+    """
+
+    exit_code = 1
+
+    def __init__(self, sentence: str, *causes: str | BaseException) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.causes = tuple(flatten(causes))
+
+    def __str__(self) -> str:
+        """Join the sentence and its causes on one line, for tracebacks and notebooks."""
+        return ": ".join((self.sentence, *self.causes))
+
+
+class UsageError(SterError):
+    """A flag's value is a word that ster does not know."""
+
+    exit_code = 2
+
+
+class DeviceError(SterError):
+    """The device, or the precision on it, is not to be had on this machine."""
+
+
+class DocumentError(SterError):
+    """A prompt set, pair set or artifact cannot be read or is not what it should be."""
+
+
+class LayerError(SterError):
+    """A selection of layers does not parse or names a layer that the model lacks."""
+
+
+class PromptError(SterError):
+    """A prompt is empty or cannot be turned into tokens."""
+
+
+class CheckpointError(SterError):
+    """The checkpoint is missing, incomplete or of a kind that ster does not read."""
+
+
+class HubError(CheckpointError):
+    """A model repository cannot be read, or a file of it cannot be downloaded."""
+
+
+class ConfigError(CheckpointError):
+    """config.json is unreadable, or asks for something that ster does not implement."""
+
+
+class WeightsError(CheckpointError):
+    """A weight file is damaged, or a tensor is missing or has the wrong shape."""
+
+
+class TokenizerError(CheckpointError):
+    """The tokenizer or its config cannot be loaded."""
+
+
+class TemplateError(CheckpointError):
+    """The chat template does not parse, does not render, or must not be run."""
+
+
+class CapacityError(SterError):
+    """The run needs more memory than it may use."""
+
+
+class NumericsError(SterError):
+    """A result is infinite or not a number."""
+
+
+class OutputError(SterError):
+    """A file that the person asked for cannot be written."""
+
+
+def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:
+    """Turn causes into lines; a ``SterError`` among them brings its own causes along."""
+    lines: list[str] = []
+    for cause in causes:
+        if isinstance(cause, SterError):
+            lines += [cause.sentence, *cause.causes]
+        elif isinstance(cause, OSError) and cause.errno is not None:
+            lines.append(f"{cause.strerror} (os error {cause.errno})")
+        elif isinstance(cause, BaseException):
+            lines.append(str(cause) or type(cause).__name__)
+        else:
+            lines.append(cause)
+    return lines

@@ -1,0 +1,62 @@
+"""What a run says while it works, and to whom: the terminal, a notebook, or nobody.
+
+The library calls a ``Reporter``; it never prints. This module may be imported by all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class SterWarning(UserWarning):
+    """Something that a person should know about a run that goes on all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come. Counts are of the whole run, not of one wave.
+
+    Args:
+        prompts_done: Prompts finished, those of the wave in work counted by its share.
+        num_prompts: Prompts in all.
+        layer: The block that was just finished.
+        num_layers: Blocks that the run goes through.
+        tokens_done: Distinct tokens through all blocks so far (a wave in work: its share).
+        num_tokens: Distinct tokens in all.
+    """
+
+    prompts_done: int
+    num_prompts: int
+    layer: int
+    num_layers: int
+    tokens_done: int
+    num_tokens: int
+
+
+class Reporter(Protocol):
+    """Hears of a run's notes and progress."""
+
+    def note(self, sentence: str) -> None:
+        """Take a fact that every run of a command states once, like its chat template."""
+
+    def warn(self, sentence: str) -> None:
+        """Take a warning; ``sentence`` carries no ``warning: `` prefix."""
+
+    def progress(self, progress: Progress) -> None:
+        """Take how far the run has come."""
+
+
+class QuietReporter:
+    """The library's default: warnings become Python warnings, the rest is dropped."""
+
+    def note(self, sentence: str) -> None:
+        """Drop the note."""
+
+    def warn(self, sentence: str) -> None:
+        """Raise the sentence as a ``SterWarning``, which notebooks show once."""
+        warnings.warn(sentence, SterWarning, stacklevel=2)
+
+    def progress(self, progress: Progress) -> None:
+        """Drop the progress."""

@@ -1,0 +1,44 @@
+r"""Two rules about text that ster shares with its Rust sibling, so both say the same.
+
+White space is Unicode's White_Space. A value in a sentence is quoted as Rust's Debug
+quotes it, on one line whatever it holds.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+# str.strip() would take U+001C to U+001F too, which are no White_Space.
+WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680"
+    "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+_NAMED_ESCAPES = {
+    '"': r"\"",
+    "\\": r"\\",
+    "\0": r"\0",
+    "\t": r"\t",
+    "\n": r"\n",
+    "\r": r"\r",
+}
+
+
+def trim(text: str) -> str:
+    """Take white space off both ends."""
+    return text.strip(WHITE_SPACE)
+
+
+def quoted(text: str) -> str:
+    """Put a value between double quotes, with what would not show escaped."""
+    return '"' + "".join(map(_escape, text)) + '"'
+
+
+def _escape(character: str) -> str:
+    if character in _NAMED_ESCAPES:
+        return _NAMED_ESCAPES[character]
+    # A combining mark would sit on the quote or the letter before it.
+    if not character.isprintable() or unicodedata.category(character) in ("Mn", "Me"):
+        return f"\\u{{{ord(character):x}}}"
+    return character
