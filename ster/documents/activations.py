@@ -1,0 +1,340 @@
+"""The activation artifact: what an extraction writes and a notebook reads again.
+
+One compact JSON object; each f32 has the fewest digits that read back to the same f32.
+Writing holds one prompt's rows at a time, so a document may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ster.documents.float32 import narrow
+from ster.documents.json import AtomicFile, JsonError, read_json
+from ster.errors import DocumentError, LayerError, NumericsError, OutputError
+from ster.text import quoted
+
+Float32Array = npt.NDArray[np.float32]
+_SCHEMA_VERSION = 1
+_PRODUCT = "ster"
+_Kind = TypeVar("_Kind", int, str, list[object], dict[str, object])
+_LAYER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_KIND_NAMES = {int: "whole number", str: "string", list: "list", dict: "object"}
+
+
+class ActivationWriter:
+    """Write an activation artifact record by record; it appears when the ``with`` ends.
+
+    Args:
+        path: Where the document shall be.
+        model: The ``--model`` value, exactly as given.
+        model_revision: The Hub commit or the given revision, None where there is none.
+        hidden_size: The width of every row.
+
+    Raises:
+        OutputError: At any step, when the document cannot be written.
+    """
+
+    __slots__ = ("_file", "_hidden_size", "_model", "_num_records", "_revision")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        model: str,
+        model_revision: str | None,
+        hidden_size: int,
+    ) -> None:
+        self._file = AtomicFile(path)
+        self._model = model
+        self._revision = model_revision
+        self._hidden_size = hidden_size
+        self._num_records = 0
+
+    def __enter__(self) -> Self:
+        """Open the document and write what stands before the records."""
+        header = {
+            "schema_version": _SCHEMA_VERSION,
+            "product": _PRODUCT,
+            "model": self._model,
+            "model_revision": self._revision,
+            "hidden_size": self._hidden_size,
+            "records": [],
+        }
+        opening = self._dump(header).removesuffix(b"]}")
+        self._file.__enter__()
+        self._file.write(opening)
+        return self
+
+    def write(self, prompt: str, layers: Sequence[int], rows: Float32Array) -> None:
+        """Append the record of one prompt.
+
+        Args:
+            prompt: The prompt, verbatim.
+            layers: The layer of each row, in any order.
+            rows: The activations, (num_layers, hidden_size).
+
+        Raises:
+            NumericsError: A value is infinite or not a number.
+        """
+        if rows.shape != (len(layers), self._hidden_size):
+            shape = f"{len(layers)} layers of width {self._hidden_size}"
+            raise self._failure(f"rows of shape {rows.shape} for {shape}")
+        table = _as_float32(rows)
+        self._check_finite(layers, table)
+        order = sorted(range(len(layers)), key=layers.__getitem__)
+        by_layer = {str(layers[row]): table[row] for row in order}
+        if len(by_layer) != len(layers):
+            raise self._failure("a layer is given twice")
+        record = self._dump({"prompt": prompt, "layers": by_layer})
+        self._file.write(b"," + record if self._num_records else record)
+        self._num_records += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Finish the document, or after an error leave the place as it was."""
+        if kind is not None:
+            self._file.__exit__(kind, error, trace)
+            return
+        with ExitStack() as stack:
+            stack.push(self._file)
+            self._file.write(b"]}")
+
+    def _check_finite(self, layers: Sequence[int], rows: Float32Array) -> None:
+        finite = np.isfinite(rows).all(axis=1)
+        if not finite.all():
+            layer = layers[int(finite.argmin())]
+            prompt = self._num_records + 1
+            raise NumericsError(f"layer {layer} of prompt {prompt} is not finite")
+
+    def _dump(self, value: dict[str, object]) -> bytes:
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        except orjson.JSONEncodeError as error:
+            # A path on the command line need not be UTF-8, and JSON must be.
+            raise self._failure(error) from error
+
+    def _failure(self, cause: str | BaseException) -> OutputError:
+        return OutputError(f"failed to write {self._file.path}", cause)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Activations:
+    """The residual stream at the last token of every prompt, after chosen blocks.
+
+    Args:
+        array: The activations, f32, (num_prompts, num_layers, hidden_size).
+        layers: The block index of each entry of axis 1, ascending.
+        prompts: The prompt of each entry of axis 0, verbatim.
+        model: The model as it was named.
+        model_revision: The revision it was read at, None where there is none.
+        hidden_size: The width of the residual stream.
+
+    Raises:
+        DocumentError: The parts do not fit together.
+        NumericsError: A value is infinite or not a number.
+    """
+
+    array: Float32Array
+    layers: tuple[int, ...]
+    prompts: tuple[str, ...]
+    model: str
+    model_revision: str | None = None
+    hidden_size: int
+
+    def __post_init__(self) -> None:
+        """Check once that the parts fit together."""
+        shape = (len(self.prompts), len(self.layers), self.hidden_size)
+        if self.array.dtype != np.float32 or self.array.shape != shape:
+            found = f"{self.array.dtype} {self.array.shape}"
+            raise DocumentError(f"activations must be float32 {shape}, not {found}")
+        if 0 in shape:
+            raise DocumentError("activations need a prompt, a layer and a width")
+        if list(self.layers) != sorted(set(self.layers)):
+            raise DocumentError("layers of activations must be ascending")
+        if not np.isfinite(self.array).all():
+            raise NumericsError("activations hold a value that is not finite")
+
+    def __len__(self) -> int:
+        """Count the prompts."""
+        return len(self.prompts)
+
+    def __repr__(self) -> str:
+        """Show what there is, not the numbers."""
+        return (
+            f"Activations(model={self.model!r}, {len(self)} prompts, "
+            f"{len(self.layers)} layers {_abridge(self.layers)}, "
+            f"hidden_size={self.hidden_size})"
+        )
+
+    def layer(self, layer: int) -> Float32Array:
+        """Look at one layer's activations without copying them.
+
+        Args:
+            layer: A block index of the model, as in ``layers``.
+
+        Returns:
+            A view, (num_prompts, hidden_size).
+
+        Raises:
+            LayerError: This layer was not read.
+        """
+        if layer not in self.layers:
+            there = _abridge(self.layers)
+            raise LayerError(f"layer {layer} was not read; there are {there}")
+        view: Float32Array = self.array[:, self.layers.index(layer)]
+        return view
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an activation artifact, the whole document or nothing.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        with ActivationWriter(
+            path,
+            model=self.model,
+            model_revision=self.model_revision,
+            hidden_size=self.hidden_size,
+        ) as writer:
+            for prompt, rows in zip(self.prompts, self.array, strict=True):
+                writer.write(prompt, self.layers, rows)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Activations:
+        """Read an activation artifact, every value as the f32 that was written.
+
+        Raises:
+            DocumentError: It cannot be read or is no activation artifact.
+        """
+        label = os.fspath(path)
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except (OSError, ValueError) as error:
+            raise DocumentError(
+                f"failed to read activation artifact {label}", error
+            ) from error
+        try:
+            return _parse(read_json(data))
+        except JsonError as error:
+            raise DocumentError(
+                f"invalid activation artifact JSON in {label}", error
+            ) from error
+
+
+def _as_float32(rows: npt.NDArray[np.floating]) -> Float32Array:
+    # What is too large for f32 becomes infinite, and is refused as such.
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+
+def _parse(document: object) -> Activations:
+    """Check and convert a parsed artifact; JsonError where its form is wrong."""
+    fields = _require("the document", document, dict)
+    _check_provenance(fields)
+    hidden_size = _field(fields, "hidden_size", int)
+    records = [
+        _require(f"records[{index}]", record, dict)
+        for index, record in enumerate(_field(fields, "records", list))
+    ]
+    if not records:
+        raise DocumentError("artifact has no records")
+    layers = _parse_layers(_field(records[0], "layers", dict))
+    return Activations(
+        array=np.stack([_parse_rows(r, layers, hidden_size) for r in records]),
+        layers=layers,
+        prompts=tuple(_field(record, "prompt", str) for record in records),
+        model=_field(fields, "model", str),
+        model_revision=_parse_revision(fields),
+        hidden_size=hidden_size,
+    )
+
+
+def _check_provenance(fields: dict[str, object]) -> None:
+    schema = _field(fields, "schema_version", int)
+    if schema != _SCHEMA_VERSION:
+        raise DocumentError(
+            f"artifact schema {schema} is unsupported; "
+            f"this Ster build reads schema {_SCHEMA_VERSION}"
+        )
+    product = _field(fields, "product", str)
+    if product != _PRODUCT:
+        raise DocumentError(f"artifact belongs to product {quoted(product)}, not Ster")
+
+
+def _parse_revision(fields: dict[str, object]) -> str | None:
+    if fields.get("model_revision") is None:
+        return None
+    return _field(fields, "model_revision", str)
+
+
+def _parse_layers(by_layer: dict[str, object]) -> tuple[int, ...]:
+    if not by_layer:
+        raise DocumentError("artifact has no layers")
+    for key in by_layer:
+        if not _LAYER.fullmatch(key):
+            raise JsonError(f"layer {quoted(key)} is no index")
+    return tuple(sorted(map(int, by_layer)))
+
+
+def _parse_rows(
+    record: dict[str, object], layers: tuple[int, ...], hidden_size: int
+) -> Float32Array:
+    by_layer = _field(record, "layers", dict)
+    if by_layer.keys() != set(map(str, layers)):
+        raise DocumentError("artifact records differ in their layers")
+    rows = [_parse_row(by_layer[str(layer)], layer, hidden_size) for layer in layers]
+    table = narrow(np.array(rows, dtype=np.float64))
+    finite = np.isfinite(table).all(axis=1)
+    if not finite.all():
+        layer = layers[int(finite.argmin())]
+        raise DocumentError(f"layer {layer} contains a non-finite value")
+    return table
+
+
+def _parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
+    values = _require(f"layer {layer}", row, list)
+    if len(values) != hidden_size:
+        raise DocumentError(
+            f"layer {layer} has vector width {len(values)}, expected {hidden_size}"
+        )
+    # Types, since numpy would take true for 1.0 and "1.0" too.
+    foreign = set(map(type, values)) - {float, int}
+    if foreign == {type(None)}:
+        raise DocumentError(f"layer {layer} contains a non-finite value")
+    if foreign:
+        raise JsonError(f"layer {layer} contains what is no number")
+    return values
+
+
+def _field(fields: dict[str, object], name: str, kind: type[_Kind]) -> _Kind:
+    if name not in fields:
+        raise JsonError(f"missing field `{name}`")
+    return _require(f"`{name}`", fields[name], kind)
+
+
+def _require(what: str, value: object, kind: type[_Kind]) -> _Kind:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise JsonError(f"{what} is no {_KIND_NAMES[kind]}")
+    return value
+
+
+def _abridge(layers: tuple[int, ...]) -> str:
+    first, last = layers[0], layers[-1]
+    if len(layers) > 2 and layers == tuple(range(first, last + 1)):
+        return f"{first} to {last}"
+    return ", ".join(map(str, layers))

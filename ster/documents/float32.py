@@ -1,0 +1,37 @@
+"""f32 values from decimal text, exactly, though JSON parsers read f64.
+
+Rounding text to f64 and that to f32 is not rounding once: 7.038531e-26 is the shortest
+text of an f32, its f64 lies halfway to the next one, and halfway goes to the even one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+# What lies halfway between two f32 has these bits of its f64 fraction clear.
+_BELOW_HALFWAY = np.uint64(0x0FFFFFFF)
+
+
+def narrow(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Turn f64, as parsed from the shortest digits of f32, back into these f32.
+
+    Any other number becomes its nearest f32, infinite when it is too large.
+
+    Args:
+        values: The parsed numbers, of any shape, contiguous.
+    """
+    with np.errstate(over="ignore"):
+        narrowed = values.astype(np.float32)
+    suspicious = (values.view(np.uint64) & _BELOW_HALFWAY) == 0
+    suspicious &= narrowed != values
+    for index in zip(*np.nonzero(suspicious), strict=True):
+        narrowed[index] = _whose_text_it_is(values[index], narrowed[index])
+    return narrowed
+
+
+def _whose_text_it_is(value: np.float64, nearest: np.float32) -> np.float32:
+    """Choose the neighbour whose shortest digits parse to the value, if one's do."""
+    toward = np.float32(np.inf if value > nearest else -np.inf)
+    other = np.nextafter(nearest, toward)
+    return other if float(str(other)) == value else nearest

@@ -1,0 +1,105 @@
+"""The ``--layers`` grammar, and the same rules for lists of layers in the library.
+
+A selection is a sorted tuple of 0-based block indices without repetition.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+
+from ster.errors import LayerError
+from ster.text import quoted, trim
+
+_LARGEST_INDEX = 2**64 - 1
+_MAX_DIGITS = len(str(_LARGEST_INDEX))
+
+
+def parse_layers(spec: str, num_hidden_layers: int) -> tuple[int, ...]:
+    """Read a ``--layers`` value: ``all``, or indices and half-open ranges.
+
+    Args:
+        spec: ``all``, or a comma list such as ``0, 8..16``. White space around a
+            segment and empty segments are ignored.
+        num_hidden_layers: How many blocks the model has.
+
+    Returns:
+        The layers in ascending order, each once.
+
+    Raises:
+        LayerError: A segment does not parse, nothing is selected, or the model lacks
+            a selected layer (the smallest such one is named, after all the rest).
+    """
+    _require_layers(num_hidden_layers)
+    if spec == "all":
+        return tuple(range(num_hidden_layers))
+    segments = [segment for part in spec.split(",") if (segment := trim(part))]
+    spans = [_parse_segment(segment) for segment in segments]
+    if not spans:
+        raise LayerError("no layers selected")
+    # Nothing is counted out before it is known to fit: 0..10000000000 is a span too.
+    too_long = [span for span in spans if span.stop > num_hidden_layers]
+    if too_long:
+        smallest = min(max(span.start, num_hidden_layers) for span in too_long)
+        raise _outside(smallest, num_hidden_layers)
+    return tuple(sorted(set().union(*spans)))
+
+
+def check_layers(layers: Iterable[int], num_hidden_layers: int) -> tuple[int, ...]:
+    """Sort a library caller's layers and refuse what the model lacks.
+
+    Raises:
+        LayerError: There is none, one is no integer, or one is outside the model.
+    """
+    _require_layers(num_hidden_layers)
+    selected = sorted({_as_index(layer) for layer in layers})
+    if not selected:
+        raise LayerError("at least one layer is required")
+    for layer in selected:
+        if not 0 <= layer < num_hidden_layers:
+            raise _outside(layer, num_hidden_layers)
+    return tuple(selected)
+
+
+def _require_layers(num_hidden_layers: int) -> None:
+    if num_hidden_layers < 1:
+        raise LayerError("model has no layers")
+
+
+def _parse_segment(segment: str) -> range:
+    first, dots, last = segment.partition("..")
+    start = _parse_index(first)
+    if not dots:
+        if start is None:
+            raise LayerError(f"invalid layer {quoted(segment)}")
+        return range(start, start + 1)
+    end = _parse_index(last)
+    if start is None or end is None:
+        raise LayerError(f"invalid layer range {quoted(segment)}")
+    if start >= end:
+        raise LayerError(f"layer range {quoted(segment)} must have start < end")
+    return range(start, end)
+
+
+def _parse_index(text: str) -> int | None:
+    digits = text.removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > _MAX_DIGITS or int(significant) > _LARGEST_INDEX:
+        return None
+    return int(significant)
+
+
+def _as_index(layer: object) -> int:
+    try:
+        if not isinstance(layer, bool):
+            return operator.index(layer)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise LayerError(f"invalid layer {quoted(str(layer))}")
+
+
+def _outside(layer: int, num_hidden_layers: int) -> LayerError:
+    last = num_hidden_layers - 1
+    return LayerError(f"layer {layer} is outside the model's 0..{last} range")

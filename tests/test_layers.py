@@ -1,0 +1,148 @@
+"""The --layers grammar and the library's rules for layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ster.errors import LayerError
+from ster.layers import check_layers, parse_layers
+
+
+@pytest.mark.parametrize(
+    ("spec", "layers"),
+    [
+        ("all", tuple(range(12))),
+        ("0", (0,)),
+        ("11", (11,)),
+        ("3,1,2", (1, 2, 3)),
+        ("8..12", (8, 9, 10, 11)),
+        ("0..1", (0,)),
+        ("2..5,4..6,4", (2, 3, 4, 5)),
+        (" 1 ,\t2..4\n", (1, 2, 3)),
+        ("\u30001\u00a0", (1,)),
+        (",,1,,2,", (1, 2)),
+        ("+3", (3,)),
+        ("+1..+3", (1, 2)),
+        ("007,0000000000000000000000000001", (1, 7)),
+    ],
+)
+def test_selections_are_sorted_and_counted_once(spec: str, layers: tuple[int, ...]):
+    assert parse_layers(spec, 12) == layers
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("", "no layers selected"),
+        (" , ,", "no layers selected"),
+        (" all", 'invalid layer "all"'),
+        ("ALL", 'invalid layer "ALL"'),
+        ("all,3", 'invalid layer "all"'),
+        ("-1", 'invalid layer "-1"'),
+        ("+", 'invalid layer "+"'),
+        ("++1", 'invalid layer "++1"'),
+        ("1_0", 'invalid layer "1_0"'),
+        ("1.5", 'invalid layer "1.5"'),
+        ("1e1", 'invalid layer "1e1"'),
+        ("0x1", 'invalid layer "0x1"'),
+        ("1 2", 'invalid layer "1 2"'),
+        ("\u0663", 'invalid layer "\u0663"'),
+        ("\u00b2", 'invalid layer "\u00b2"'),
+        ("\x1c1", 'invalid layer "\\u{1c}1"'),
+        ('a"b\\', r'invalid layer "a\"b\\"'),
+        ("a\nb", r'invalid layer "a\nb"'),
+        ("1..=3", 'invalid layer range "1..=3"'),
+        ("..3", 'invalid layer range "..3"'),
+        ("3..", 'invalid layer range "3.."'),
+        ("..", 'invalid layer range ".."'),
+        ("1 .. 3", 'invalid layer range "1 .. 3"'),
+        ("1...3", 'invalid layer range "1...3"'),
+        ("1..2..3", 'invalid layer range "1..2..3"'),
+        ("-1..3", 'invalid layer range "-1..3"'),
+        ("3..3", 'layer range "3..3" must have start < end'),
+        ("4..3", 'layer range "4..3" must have start < end'),
+        ("99..98", 'layer range "99..98" must have start < end'),
+        ("99,x", 'invalid layer "x"'),
+        ("12", "layer 12 is outside the model's 0..11 range"),
+        ("90,5,14", "layer 14 is outside the model's 0..11 range"),
+        ("10..20", "layer 12 is outside the model's 0..11 range"),
+        ("40..50,30..60,99", "layer 30 is outside the model's 0..11 range"),
+        (
+            "0..18446744073709551615",
+            "layer 12 is outside the model's 0..11 range",
+        ),
+        (
+            "18446744073709551615",
+            "layer 18446744073709551615 is outside the model's 0..11 range",
+        ),
+        ("18446744073709551616", 'invalid layer "18446744073709551616"'),
+        ("9" * 5000, f'invalid layer "{"9" * 5000}"'),
+    ],
+)
+def test_other_words_are_refused_by_name(spec: str, sentence: str):
+    with pytest.raises(LayerError) as refusal:
+        parse_layers(spec, 12)
+    assert str(refusal.value) == sentence
+
+
+def test_one_layer_models_have_layer_0():
+    assert parse_layers("all", 1) == (0,)
+    with pytest.raises(
+        LayerError, match=r"^layer 1 is outside the model's 0\.\.0 rang"
+    ):
+        parse_layers("1", 1)
+
+
+@pytest.mark.parametrize("spec", ["all", "0", "nonsense"])
+def test_a_model_without_layers_is_refused_first(spec: str):
+    with pytest.raises(LayerError, match="^model has no layers$"):
+        parse_layers(spec, 0)
+    with pytest.raises(LayerError, match="^model has no layers$"):
+        check_layers([0], 0)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1))
+def test_words_and_lists_select_the_same(layers: list[int]):
+    spec = ",".join(map(str, layers))
+    assert (
+        parse_layers(spec, 31) == check_layers(layers, 31) == tuple(sorted({*layers}))
+    )
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(spec: str):
+    try:
+        outcome = parse_layers(spec, 12)
+    except LayerError as refusal:
+        outcome = refusal.sentence
+    if isinstance(outcome, str):
+        assert "\n" not in outcome
+    else:
+        assert set(outcome) <= set(range(12))
+
+
+def test_library_callers_may_use_numpy_integers_and_any_iterable():
+    layers = check_layers(iter(np.array([5, 2, 5])), 6)
+    assert layers == (2, 5)
+    assert all(type(layer) is int for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("layers", "sentence"),
+    [
+        ([], "at least one layer is required"),
+        ([6, -1, 7], "layer -1 is outside the model's 0..5 range"),
+        ([6, 9], "layer 6 is outside the model's 0..5 range"),
+        ([True], 'invalid layer "True"'),
+        ([1.0], 'invalid layer "1.0"'),
+        (["1"], 'invalid layer "1"'),
+        ([None], 'invalid layer "None"'),
+    ],
+)
+def test_library_callers_are_refused_by_name(layers: list[int], sentence: str):
+    with pytest.raises(LayerError) as refusal:
+        check_layers(layers, 6)
+    assert str(refusal.value) == sentence
