@@ -1,0 +1,110 @@
+"""Words in, text and exit codes out. ``main`` alone prints an error or exits.
+
+The commands are imported late, so that signals and streams are in order before anything
+slow or fragile is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ster.cli.signals import Stopped, ignore_signals, stop_on_signals
+from ster.cli.streams import open_missing_streams, write_stderr, write_stdout
+from ster.errors import SterError
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        stop_on_signals()
+        open_missing_streams()
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")  # what a person should know is a note
+        code = run(sys.argv[1:])
+        ignore_signals()
+    except Stopped as stopped:
+        ignore_signals()
+        write_stderr(f"{stopped.word}\n")
+        code = stopped.exit_code
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command, print its answer or its error, and return the exit code.
+
+    Args:
+        arguments: The words after ``ster``.
+    """
+    try:
+        return _run(arguments)
+    except SterError as error:
+        write_stderr(error_text(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        write_stderr("Interrupted\n")
+        return 130
+    except Exception as error:  # noqa: BLE001 - a person never sees a traceback
+        if os.environ.get("STER_TRACEBACK"):
+            write_stderr(traceback.format_exc())
+        write_stderr(f"Error: {unexpected(error)}\n")
+        return 1
+
+
+def error_text(error: SterError) -> str:
+    """Lay out a sentence and its causes, several of them numbered."""
+    lines = [f"Error: {error.sentence}"]
+    if error.causes:
+        lines += ["", "Caused by:"]
+    for number, cause in enumerate(error.causes):
+        label = f"{number:>5}: " if len(error.causes) > 1 else "    "
+        lines.append(label + cause.replace("\n", "\n" + " " * len(label)))
+    return "\n".join(lines) + "\n"
+
+
+def unexpected(error: Exception) -> str:
+    """Say in one line what no one foresaw."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    detail = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"unexpected {detail} (STER_TRACEBACK=1 shows where)"
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run one command; help and version arrive as printed text, answers as a value."""
+    import typer
+
+    from ster.cli.app import app
+
+    command = typer.main.get_command(app)
+    printed = io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(printed),
+            command.make_context("ster", list(arguments)) as context,
+        ):
+            answer = command.invoke(context)
+    except typer.Exit as leave:
+        write_stdout(printed.getvalue())
+        return leave.exit_code
+    except typer.TyperException as error:
+        write_stderr(_usage_text(error))
+        return error.exit_code
+    write_stdout(answer)
+    return 0
+
+
+def _usage_text(error: Exception) -> str:
+    """Lay out an error of the parser, with the usage of the command it is about."""
+    message = getattr(error, "format_message", error.__str__)()
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return f"Error: {message}\n"
+    hint = f"Try '{context.command_path} --help' for help."
+    return f"Error: {message}\n\n{context.get_usage()}\n{hint}\n"

@@ -1,0 +1,61 @@
+"""The commands and what they are called."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ster import __version__
+from ster.cli.extract import extract
+from ster.cli.options import Command, Group, Text
+from ster.cli.toy import toy_model
+
+app = typer.Typer(
+    cls=Group,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    """Print the version and leave."""
+    if value:
+        typer.echo(f"ster {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version.",
+        ),
+    ] = False,
+    text: Text = False,
+) -> None:
+    """Read the residual stream of open-weight language models.
+
+    Answers go to stdout; progress, notes and errors go to stderr.
+    """
+
+
+app.command(
+    "extract",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster toy-model toy\n"
+    "  ster extract --model toy --input prompts.json --output activations.json",
+)(extract)
+app.command(
+    "toy-model",
+    cls=Command,
+    epilog="\b\nExample:\n  ster toy-model toy",
+)(toy_model)

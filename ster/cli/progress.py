@@ -1,0 +1,162 @@
+"""What a run says while it works: a live display on a terminal, else plain lines."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ster.cli.streams import Messages, write_stderr
+from ster.reporting import Progress, Reporter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REDRAW_SECONDS = 0.1
+
+
+@contextmanager
+def open_reporter() -> Iterator[Reporter]:
+    """Give the reporter that suits stderr, and put the terminal back in order."""
+    if not is_terminal():
+        yield PlainReporter()
+        return
+    display = LiveReporter(open_console())
+    try:
+        yield display
+    finally:
+        display.close()
+
+
+def is_terminal() -> bool:
+    """Tell whether stderr is a terminal that can redraw a line."""
+    return Messages().isatty() and os.environ.get("TERM", "dumb") not in (
+        "dumb",
+        "unknown",
+    )
+
+
+def open_console() -> Console:
+    """Open stderr for rich, which respects NO_COLOR by itself."""
+    from rich.console import Console
+
+    return Console(file=Messages(), highlight=False, markup=False, emoji=False)  # type: ignore[arg-type]
+
+
+class PlainReporter:
+    """One line each: notes, warnings, and every prompt once and in order."""
+
+    def __init__(self) -> None:
+        self._lines = 0
+
+    def note(self, sentence: str) -> None:
+        """Write the note."""
+        write_stderr(f"{sentence}\n")
+
+    def warn(self, sentence: str) -> None:
+        """Write the warning."""
+        write_stderr(f"warning: {sentence}\n")
+
+    def progress(self, progress: Progress) -> None:
+        """Write a line for every prompt that was finished since the last time."""
+        last = min(progress.prompts_done, progress.num_prompts)
+        numbers = range(self._lines + 1, last + 1)
+        total = progress.num_prompts
+        lines = [f"extracting prompt {number}/{total}\n" for number in numbers]
+        if lines:
+            write_stderr("".join(lines))
+            self._lines = last
+
+
+class LiveReporter:
+    """A bar with prompts, block, tokens per second and time left; notes above it.
+
+    It is redrawn from ``progress`` and by no thread of its own, so that it cannot
+    outlive the run or speak between the lines of an error.
+
+    Args:
+        console: The terminal.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self, console: Console, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._console = console
+        self._clock = clock
+        self._first: tuple[float, int] | None = None
+        self._drawn = float("-inf")
+        self._bar = Bar(
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def note(self, sentence: str) -> None:
+        """Print the note above the bar."""
+        self._console.print(sentence, soft_wrap=True)
+
+    def warn(self, sentence: str) -> None:
+        """Print the warning above the bar."""
+        self._console.print(f"warning: {sentence}", style="yellow", soft_wrap=True)
+
+    def progress(self, progress: Progress) -> None:
+        """Redraw the bar, ten times a second at most and always at the end."""
+        now = self._clock()
+        if self._first is None:
+            self._first = (now, progress.tokens_done)
+        finished = progress.prompts_done >= progress.num_prompts
+        if finished or now - self._drawn >= REDRAW_SECONDS:
+            self._drawn = now
+            self._draw(progress, now)
+            self._bar.start()
+
+    def close(self) -> None:
+        """Leave the last state on the screen and show the cursor again."""
+        if self._first is not None:
+            self._bar.stop()
+
+    def _draw(self, progress: Progress, now: float) -> None:
+        since, tokens = self._first or (now, 0)
+        elapsed = now - since
+        speed = (progress.tokens_done - tokens) / elapsed if elapsed > 0 else 0.0
+        self._bar.update(
+            self._task,
+            description=describe(progress, speed),
+            completed=progress.tokens_done,
+            total=progress.num_tokens,
+            refresh=True,
+        )
+
+
+def describe(progress: Progress, tokens_per_second: float) -> str:
+    """Say how far a run has come, and how long it will take where that is known.
+
+    Args:
+        progress: The state of the run.
+        tokens_per_second: Measured speed; 0 where nothing was measured yet.
+    """
+    parts = [f"{progress.prompts_done}/{progress.num_prompts} prompts"]
+    parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
+    if tokens_per_second > 0:
+        parts.append(f"{tokens_per_second:,.0f} tokens/s")
+        tokens_left = max(0, progress.num_tokens - progress.tokens_done)
+        if tokens_left:
+            parts.append(f"{_clock_time(tokens_left / tokens_per_second)} left")
+    return ", ".join(parts)
+
+
+def _clock_time(seconds: float) -> str:
+    """Write seconds as minutes and seconds, with hours where there are any."""
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"

@@ -1,0 +1,164 @@
+"""The two reporters: lines for a file, a display for a person."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from ster.cli.progress import (
+    LiveReporter,
+    PlainReporter,
+    describe,
+    is_terminal,
+    open_reporter,
+)
+from ster.reporting import Progress
+
+
+def state(prompts_done: int, num_prompts: int = 5, **changes: int) -> Progress:
+    fields = {"layer": 2, "num_layers": 4, "tokens_done": 30, "num_tokens": 100}
+    fields |= changes
+    return Progress(prompts_done=prompts_done, num_prompts=num_prompts, **fields)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "steps", [[1, 2, 3, 4, 5], [0, 0, 5], [2, 2, 1, 4, 5, 5], [3, 9]]
+)
+def test_every_prompt_has_one_plain_line_in_order(capsys, steps):
+    reporter = PlainReporter()
+    for done in steps:
+        reporter.progress(state(done))
+    expected = "".join(f"extracting prompt {n}/5\n" for n in range(1, 6))
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_plain_notes_have_no_prefix_and_warnings_have_one(capsys):
+    reporter = PlainReporter()
+    reporter.note("[b]a note[/b]")
+    reporter.warn("too long")
+    assert capsys.readouterr() == ("", "[b]a note[/b]\nwarning: too long\n")
+
+
+@pytest.mark.parametrize(
+    ("tty", "term", "live"),
+    [
+        (True, "xterm-256color", True),
+        (True, "dumb", False),
+        (True, "unknown", False),
+        (True, None, False),
+        (False, "xterm-256color", False),
+    ],
+)
+def test_only_a_capable_terminal_gets_the_display(monkeypatch, tty, term, live):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: tty, raising=False)
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.delenv("TERM", raising=False)
+    if term is not None:
+        monkeypatch.setenv("TERM", term)
+    assert is_terminal() is live
+    with open_reporter() as reporter:
+        assert isinstance(reporter, LiveReporter if live else PlainReporter)
+
+
+@pytest.mark.parametrize(
+    ("progress", "speed", "text"),
+    [
+        (state(1), 0.0, "1/5 prompts, block 3/4"),
+        (state(1), 10.0, "1/5 prompts, block 3/4, 10 tokens/s, 0:07 left"),
+        (
+            state(1, num_tokens=9_000_030),
+            1234.4,
+            "1/5 prompts, block 3/4, 1,234 tokens/s, 2:01:31 left",
+        ),
+        (state(5, tokens_done=100), 10.0, "5/5 prompts, block 3/4, 10 tokens/s"),
+    ],
+)
+def test_the_state_of_a_run_in_words(progress, speed, text):
+    assert describe(progress, speed) == text
+
+
+def live(clock: Clock, **options) -> tuple[LiveReporter, io.StringIO]:
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        force_terminal=True,
+        width=100,
+        markup=False,
+        emoji=False,
+        **options,
+    )
+    return LiveReporter(console, clock), stream
+
+
+def words(stream: io.StringIO) -> str:
+    """Take the terminal's codes out, and let each drawing have its own line."""
+    text = stream.getvalue().replace("\r", "\n")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_the_display_shows_prompts_block_speed_and_time_left():
+    clock = Clock()
+    reporter, stream = live(clock)
+    reporter.progress(state(0, tokens_done=0))
+    clock.now += 3
+    reporter.progress(state(1))
+    reporter.close()
+    assert "0/5 prompts, block 3/4" in words(stream)
+    assert "1/5 prompts, block 3/4, 10 tokens/s, 0:07 left" in words(stream)
+    assert stream.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_the_display_is_redrawn_ten_times_a_second_and_at_the_end():
+    clock = Clock()
+    reporter, stream = live(clock)
+    for layer in range(100):
+        reporter.progress(state(0, layer=layer, num_layers=100))
+        clock.now += 0.01
+    reporter.progress(state(5, layer=99, num_layers=100))
+    reporter.close()
+    drawn = re.findall(r"block (\d+)/100", words(stream))
+    assert 10 <= len(set(drawn)) <= 12
+    assert drawn[-1] == "100"
+
+
+def test_notes_and_warnings_stand_above_the_display_unaltered():
+    reporter, stream = live(Clock())
+    reporter.note("before [red]x[/red] :smile:")
+    reporter.progress(state(1))
+    reporter.note("n" * 150)
+    reporter.warn("careful")
+    reporter.close()
+    lines = words(stream).splitlines()
+    assert "before [red]x[/red] :smile:" in lines
+    assert "n" * 150 in words(stream)
+    assert "warning: careful" in lines
+
+
+def test_no_color_is_respected(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    reporter, stream = live(Clock())
+    reporter.warn("careful")
+    reporter.progress(state(1))
+    reporter.close()
+    assert "careful" in words(stream)
+    colours = r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|9[0-7])(?:;[0-9;]*)?m"
+    assert not re.search(colours, stream.getvalue())
+
+
+def test_colour_is_there_without_no_color(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    reporter, stream = live(Clock(), color_system="standard")
+    reporter.warn("careful")
+    assert "\x1b[33m" in stream.getvalue()

@@ -1,0 +1,211 @@
+"""Flags, commands, help, and the sentences for words that are none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ster.cli import run
+from tests.cli.stubs import StubRuntime
+
+REQUIRED = ["extract", "--model", "m", "--input", "i.json", "--output", "o.json"]
+EXTRACT_FLAGS = [
+    "--model",
+    "--revision",
+    "--device",
+    "--precision",
+    "--chat-template",
+    "--input",
+    "--output",
+    "--layers",
+    "--text",
+]
+
+
+@pytest.fixture
+def stub(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return StubRuntime(monkeypatch)
+
+
+def test_version_goes_to_stdout(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr() == ("ster 0.1.0\n", "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_every_command(capsys, flag):
+    assert run([flag]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert re.findall(r"^  (extract|toy-model|--text|-V, --version) ", out, re.M) == [
+        "-V, --version",
+        "--text",
+        "extract",
+        "toy-model",
+    ]
+
+
+@pytest.mark.parametrize("flag", EXTRACT_FLAGS)
+def test_help_of_extract_explains_every_flag(capsys, flag):
+    assert run(["extract", "--help"]) == 0
+    entry = rf"^  {flag}( <\S+>)?  +\S+"
+    assert re.search(entry, capsys.readouterr().out, re.M)
+
+
+def test_help_of_extract_shows_defaults_requirements_and_an_example(capsys):
+    run(["extract", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for default in ("cpu", "f32", "auto", "all"):
+        assert f"[default: {default}]" in text
+    assert text.count("[required]") == 3
+    assert "Example: ster toy-model toy ster extract --model toy" in text
+
+
+def test_no_words_at_all_give_the_help_as_an_error(capsys):
+    assert run([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: ster [OPTIONS] COMMAND [ARGS]...\n")
+    assert "toy-model" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["vector"], "No such command 'vector'."),
+        (["vector", "train"], "No such command 'vector'."),
+        (["extrac"], "No such command 'extrac'. Did you mean 'extract'?"),
+        (["--text"], "Missing command."),
+        (["--nope"], "No such option: --nope"),
+        (["extract"], "Missing option '--model'."),
+        (["extract", "--model", "m"], "Missing option '--input'."),
+        (REQUIRED[:5], "Missing option '--output'."),
+        ([*REQUIRED, "--xyz"], "No such option: --xyz"),
+        (
+            [*REQUIRED, "--layer", "3"],
+            "No such option: --layer (Possible options: --layers)",
+        ),
+        ([*REQUIRED, "stray"], "Got unexpected extra argument(s) (stray)"),
+        ([*REQUIRED, "--layers"], "Option '--layers' needs a value."),
+        (
+            ["extract", "--model", "--input", "x"],
+            "Option '--model' needs a value, but '--input' follows it.",
+        ),
+        (
+            [*REQUIRED, "--layers", "--text"],
+            "Option '--layers' needs a value, but '--text' follows it.",
+        ),
+        ([*REQUIRED, "--model=n"], "Option '--model' is given more than once."),
+        ([*REQUIRED, "--input", "n"], "Option '--input' is given more than once."),
+        (["toy-model"], "Missing argument 'DIR'."),
+        (["toy-model", "a", "b"], "Got unexpected extra argument(s) (b)"),
+    ],
+)
+def test_a_wrong_line_is_refused_with_its_usage(stub, capsys, words, sentence):
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"Error: {sentence}\n\nUsage: ster ")
+    assert err.endswith(" --help' for help.\n")
+    assert stub.calls == []
+
+
+def test_text_takes_no_value(stub, capsys):
+    assert run([*REQUIRED, "--text=yes"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "Error: Option '--text' does not take a value.\n",
+    )
+    assert stub.calls == []
+
+
+@pytest.mark.parametrize(
+    ("word", "quoted"), [("on", '"on"'), ("", '""'), ('a"\n', r'"a\"\n"')]
+)
+def test_an_unknown_chat_template_mode_is_a_usage_error(stub, capsys, word, quoted):
+    assert run([*REQUIRED, "--chat-template", word]) == 2
+    sentence = f"unknown chat template mode {quoted}; expected auto or off"
+    assert capsys.readouterr() == ("", f"Error: {sentence}\n")
+    assert stub.calls == []
+
+
+def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
+    assert run(REQUIRED) == 0
+    assert capsys.readouterr() == ("o.json\n", "")
+    options = {
+        "device": "cpu",
+        "precision": "f32",
+        "chat_template": "auto",
+        "revision": None,
+        "layers": "all",
+    }
+    assert stub.calls == [
+        ("check_device", ("cpu", "f32")),
+        ("read_prompt_set", "i.json"),
+        ("open_runtime", ("m", options)),
+        ("write_activations", (["a", "b"], "o.json", "all")),
+    ]
+
+
+def test_every_flag_of_extract_arrives(stub, capsys):
+    words = ["--revision=abc", "--device", "metal", "--precision=f16"]
+    words += ["--chat-template", "off", "--layers", "-1"]
+    assert run([*REQUIRED, *words]) == 0
+    assert stub.calls[0] == ("check_device", ("metal", "f16"))
+    options = {
+        "device": "metal",
+        "precision": "f16",
+        "chat_template": "off",
+        "revision": "abc",
+        "layers": "-1",
+    }
+    assert stub.calls[2] == ("open_runtime", ("m", options))
+    assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1"))
+
+
+def test_a_value_that_looks_like_a_flag_can_be_attached(stub, capsys):
+    words = ["extract", "--model=--m", "--input=-i", "--output=./--o"]
+    assert run(words) == 0
+    assert capsys.readouterr().out == "./--o\n"
+    assert stub.calls[2][1][0] == "--m"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--text", *REQUIRED],
+        [*REQUIRED, "--text"],
+        ["extract", "--text", *REQUIRED[1:]],
+    ],
+)
+def test_text_may_stand_anywhere(stub, capsys, words):
+    assert run(words) == 0
+    assert capsys.readouterr() == ("o.json\n", "")
+
+
+@pytest.mark.parametrize(
+    "words", [["toy-model", "./d/"], ["toy-model", "./d/", "--text"]]
+)
+def test_toy_model_prints_the_directory_as_given(stub, capsys, words):
+    assert run(words) == 0
+    assert capsys.readouterr() == ("./d/\n", "")
+    assert stub.calls == [("write_toy_checkpoint", "./d/")]
+
+
+@pytest.mark.parametrize("spelling", ["i.json", "./i.json", "link.json", "hard.json"])
+def test_an_output_that_is_the_input_is_refused_untouched(
+    stub, tmp_path, capsys, spelling
+):
+    prompts = tmp_path / "i.json"
+    prompts.write_text('{"prompts": ["x"]}')
+    (tmp_path / "link.json").symlink_to(prompts)
+    (tmp_path / "hard.json").hardlink_to(prompts)
+    assert run([*REQUIRED[:-1], spelling]) == 1
+    expected = (
+        f"Error: failed to write {spelling}\n\nCaused by:\n    it is this run's input\n"
+    )
+    assert capsys.readouterr() == ("", expected)
+    assert [name for name, _ in stub.calls] == ["check_device"]
+    assert prompts.read_text() == '{"prompts": ["x"]}'
