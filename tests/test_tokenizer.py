@@ -1,0 +1,283 @@
+"""Prompts to token ids: golden ids, what is added and by whom, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from ster.checkpoint import tokenizer as tokenizer_module
+from ster.checkpoint.chat import READS_CLOCK
+from ster.checkpoint.tokenizer import NOTES, Encoder, load_encoder, load_tokenizer
+from ster.errors import PromptError, TemplateError, TokenizerError, UsageError
+
+GOLDEN = (
+    "llama-gqa",
+    "llama-mha-f16-template-file",
+    "llama3-tied-sharded",
+    "mistral-window",
+    "qwen2",
+)
+TEMPLATE = "{{ bos_token }} {{ messages[0].content }}"
+
+
+class Notes:
+    def __init__(self):
+        self.notes = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    def warn(self, sentence: str) -> None:
+        raise AssertionError(sentence)
+
+    def progress(self, progress: object) -> None:
+        raise AssertionError(progress)
+
+
+class Folder:
+    def __init__(self, path: Path):
+        self.path = path
+
+    def find(self, name: str) -> Path | None:
+        path = self.path / name
+        return path if path.exists() else None
+
+    def require_tokenizer(self) -> Path:
+        return self.path / "tokenizer.json"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A folder whose tokenizer puts <s> before the words it knows."""
+    vocabulary = {"[UNK]": 0, "<s>": 1, "the": 2, "sea": 3}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[UNK]", "<s>"])
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def publish(folder: Path, template: str = TEMPLATE, **config: object) -> None:
+    config = {"chat_template": template, "bos_token": "<s>"} | config
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def change(folder: Path, **fields: object) -> Path:
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | fields))
+    return path
+
+
+def load(folder: Path, chat_template: str = "auto") -> Encoder:
+    return load_encoder(Folder(folder), chat_template, Notes())
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_prompts_become_the_golden_ids(shared, name, mode):
+    folder = shared / "golden" / name
+    expected = json.loads((folder / "expected.json").read_bytes())[mode]
+    prompts = [record["prompt"] for record in expected]
+    ids = [record["ids"] for record in expected]
+    encoder = load(folder, mode)
+    assert encoder.encode(prompts) == ids
+    assert [encoder.encode([prompt])[0] for prompt in prompts] == ids
+
+
+@pytest.mark.parametrize(
+    ("mode", "published", "label"),
+    [
+        ("auto", True, "applied"),
+        ("auto", False, "absent"),
+        ("off", True, "off"),
+        ("off", False, "off"),
+    ],
+)
+def test_a_run_says_once_how_it_encodes(checkpoint, mode, published, label):
+    if published:
+        publish(checkpoint)
+    reporter = Notes()
+    encoder = load_encoder(Folder(checkpoint), mode, reporter)
+    encoder.encode(["the sea"])
+    encoder.encode(["the sea"])
+    assert encoder.chat_template == label
+    assert reporter.notes == [NOTES[label]]
+
+
+def test_a_template_that_reads_the_clock_is_noted_after_the_label(checkpoint):
+    publish(checkpoint, "{{ strftime_now('%d %b %Y') }}")
+    reporter = Notes()
+    load_encoder(Folder(checkpoint), "auto", reporter).encode(["sea", "sea"])
+    assert reporter.notes == [NOTES["applied"], READS_CLOCK]
+
+
+def test_a_raw_prompt_gets_the_tokenizers_own_special_tokens(checkpoint):
+    publish(checkpoint)
+    assert load(checkpoint, "off").encode(["the sea"]) == [[1, 2, 3]]
+
+
+def test_a_template_spells_the_one_and_only_bos(checkpoint):
+    publish(checkpoint)
+    assert load(checkpoint).encode(["the sea"]) == [[1, 2, 3]]
+
+
+def test_a_template_without_bos_gets_none(checkpoint):
+    publish(checkpoint, "{{ messages[0].content }}")
+    assert load(checkpoint).encode(["the sea"]) == [[2, 3]]
+
+
+def test_prompts_keep_their_order_across_batches(checkpoint, monkeypatch):
+    monkeypatch.setattr(tokenizer_module, "_BATCH_SIZE", 2)
+    prompts = ["the", "sea", "the sea", "sea the", "sea sea"]
+    expected = [[1, 2], [1, 3], [1, 2, 3], [1, 3, 2], [1, 3, 3]]
+    assert load(checkpoint).encode(prompts) == expected
+    assert load(checkpoint).encode([]) == []
+
+
+def test_truncation_and_padding_of_the_file_are_switched_off(checkpoint):
+    path = checkpoint / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.enable_truncation(max_length=2)
+    tokenizer.enable_padding(length=9)
+    tokenizer.save(str(path))
+    assert load(checkpoint).encode(["the sea the sea", "sea"]) == [
+        [1, 2, 3, 2, 3],
+        [1, 3],
+    ]
+
+
+def test_another_word_for_the_mode_is_refused(checkpoint):
+    sentence = 'unknown chat template mode "On"; expected auto or off'
+    with pytest.raises(UsageError) as refused:
+        load(checkpoint, "On")
+    assert refused.value.sentence == sentence
+
+
+def test_the_tokenizer_is_refused_before_the_template(checkpoint):
+    publish(checkpoint, "{% if %}")
+    (checkpoint / "tokenizer.json").write_text("{")
+    with pytest.raises(TokenizerError, match=r"^failed to load tokenizer "):
+        load(checkpoint)
+
+
+def test_a_bad_template_is_refused_at_load_unless_it_is_off(checkpoint):
+    publish(checkpoint, "{% if %}")
+    with pytest.raises(TemplateError, match="does not parse"):
+        load(checkpoint)
+    assert load(checkpoint, "off").encode(["sea"]) == [[1, 3]]
+
+
+def test_a_broken_tokenizer_config_does_not_matter_when_templates_are_off(checkpoint):
+    (checkpoint / "tokenizer_config.json").write_text("{")
+    assert load(checkpoint, "off").encode(["sea"]) == [[1, 3]]
+    with pytest.raises(TokenizerError, match="^invalid tokenizer config "):
+        load(checkpoint)
+
+
+NO_CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+UNKNOWN_TOKEN = {
+    "type": "TemplateProcessing",
+    "single": [
+        {"SpecialToken": {"id": "<q>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    ],
+    "pair": [],
+    "special_tokens": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "detail"),
+    [
+        (b"", "EOF while parsing a value at line 1 column 0"),
+        (b"{}", ""),
+        (b"\xff", "'utf-8' codec can't decode byte 0xff in position 0"),
+        (b'{"model": {"type": "Magic"}}', ""),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(checkpoint, content, detail):
+    path = checkpoint / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(TokenizerError) as refused:
+        load_tokenizer(path)
+    start = f"failed to load tokenizer {path}: {detail}"
+    assert refused.value.sentence.startswith(start)
+    assert len(refused.value.sentence.splitlines()) == 1
+    assert len(refused.value.sentence) > len(f"failed to load tokenizer {path}: ")
+    assert not refused.value.causes
+
+
+def test_a_tokenizer_that_cannot_be_read_is_refused_in_the_systems_words(tmp_path):
+    with pytest.raises(TokenizerError) as refused:
+        load_tokenizer(tmp_path)
+    sentence = f"failed to load tokenizer {tmp_path}: Is a directory (os error 21)"
+    assert refused.value.sentence == sentence
+
+
+def test_a_panic_while_loading_is_a_refusal_and_leaves_stderr_alone(checkpoint, capfd):
+    path = change(checkpoint, normalizer=NO_CHARSMAP)
+    with pytest.raises(TokenizerError, match="failed to load tokenizer .*Precompiled"):
+        load_tokenizer(path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_panic_while_encoding_is_a_refusal_and_leaves_stderr_alone(checkpoint, capfd):
+    change(checkpoint, post_processor=UNKNOWN_TOKEN)
+    encoder = load(checkpoint)
+    with pytest.raises(PromptError, match="^failed to tokenize prompt: no entry found"):
+        encoder.encode(["sea", "the"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_other_text_on_stderr_is_passed_on(capfd):
+    with tokenizer_module._panics_off_stderr():
+        os.write(2, b"a note\n")
+    with suppress(ValueError), tokenizer_module._panics_off_stderr():
+        os.write(2, b"another\n")
+        raise ValueError
+    assert capfd.readouterr().err == "a note\nanother\n"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_is_no_refusal(error, checkpoint, monkeypatch):
+    class Interrupted:
+        @staticmethod
+        def from_str(text: str) -> Tokenizer:
+            raise error
+
+    monkeypatch.setattr(tokenizer_module, "Tokenizer", Interrupted)
+    with pytest.raises(error):
+        load_tokenizer(checkpoint / "tokenizer.json")
+
+
+def test_a_prompt_that_cannot_be_tokenized_is_refused(checkpoint):
+    with pytest.raises(PromptError, match="^failed to tokenize prompt: "):
+        load(checkpoint).encode(["sea", "\ud800"])
+
+
+def test_a_word_without_a_token_is_refused_in_the_tokenizers_words(checkpoint):
+    change(
+        checkpoint,
+        model={"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None},
+        post_processor=None,
+        added_tokens=[],
+    )
+    with pytest.raises(PromptError) as refused:
+        load(checkpoint).encode(["b"])
+    detail = "Encountered an unknown token but `unk_id` is missing"
+    assert refused.value.sentence == f"failed to tokenize prompt: {detail}"
+
+
+def test_a_prompt_that_gives_no_tokens_is_refused(checkpoint):
+    publish(checkpoint, "")
+    with pytest.raises(PromptError) as refused:
+        load(checkpoint).encode(["sea"])
+    assert refused.value.sentence == "tokenizer produced no tokens"
