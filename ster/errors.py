@@ -41,7 +41,7 @@ class SterError(Exception):
         self.causes = tuple(flatten(causes))
 
     def __str__(self) -> str:
-        """Join the sentence and its causes on one line, for tracebacks and notebooks."""
+        """Join sentence and causes on one line, for tracebacks and notebooks."""
         return ": ".join((self.sentence, *self.causes))
 
 
@@ -104,7 +104,7 @@ class OutputError(SterError):
 
 
 def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:
-    """Turn causes into lines; a ``SterError`` among them brings its own causes along."""
+    """Turn causes into lines; a ``SterError`` among them brings its own along."""
     lines: list[str] = []
     for cause in causes:
         if isinstance(cause, SterError):

@@ -23,7 +23,8 @@ class Progress:
         num_prompts: Prompts in all.
         layer: The block that was just finished.
         num_layers: Blocks that the run goes through.
-        tokens_done: Distinct tokens through all blocks so far (a wave in work: its share).
+        tokens_done: Distinct tokens through all blocks so far (a wave in work: its
+        share).
         num_tokens: Distinct tokens in all.
     """
 
@@ -39,7 +40,7 @@ class Reporter(Protocol):
     """Hears of a run's notes and progress."""
 
     def note(self, sentence: str) -> None:
-        """Take a fact that every run of a command states once, like its chat template."""
+        """Take a fact that a run states once, like its chat template."""
 
     def warn(self, sentence: str) -> None:
         """Take a warning; ``sentence`` carries no ``warning: `` prefix."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,8 @@ def test_other_digits_than_the_shortest_become_the_nearest_f32():
     halfway_up, halfway_down = 1 + 3 * 2.0**-24, 1 + 2.0**-24
     subnormal = 3 * 2.0**-150
     values = np.array([halfway_up, halfway_down, subnormal, 0.1, 1e39, -1e300, 1e-300])
-    expected = [1 + 2.0**-22, 1.0, 2.0**-148, np.float32(0.1), np.inf, -np.inf, 0.0]
+    tenth = float(np.float32(0.1))
+    expected = [1 + 2.0**-22, 1.0, 2.0**-148, tenth, np.inf, -np.inf, 0.0]
     assert narrow(values).tolist() == expected
     assert narrow(-values).tolist() == [-value for value in expected]
 
@@ -198,7 +200,7 @@ def test_an_exception_while_writing_passes_and_leaves_nothing(tmp_path: Path):
     writer = ActivationWriter(path, model="m", model_revision=None, hidden_size=2)
     writer.__enter__()
     writer.write("a", [0], np.ones((1, 2), np.float32))
-    assert writer.__exit__(KeyboardInterrupt, None, None) is None
+    writer.__exit__(KeyboardInterrupt, None, None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -224,6 +226,13 @@ VALID: dict[str, Any] = {
         {"prompt": "a", "layers": {"12": [1, 2], "0": [3, 4]}},
     ],
 }
+
+
+not_numbers: list[object] = ["1", True, [1], {}]
+
+
+def set_value(value, document):
+    document["records"][1]["layers"].update({"0": [1, value]})
 
 
 def edited(edit: Callable[[dict[str, Any]], object]) -> bytes:
@@ -374,10 +383,10 @@ def test_other_artifacts_are_refused_by_what_they_are(
         ),
         *(
             (
-                edited(lambda d, v=v: d["records"][1]["layers"].update({"0": [1, v]})),
+                edited(partial(set_value, v)),
                 "layer 0 contains what is no number",
             )
-            for v in ("1", True, [1], {})
+            for v in not_numbers
         ),
     ],
 )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ster.documents.json import AtomicFile, JsonError, read_json
 from ster.errors import OutputError
 
-json_texts = st.text(st.characters(exclude_categories=("Cs",)))
+json_texts = st.text(st.characters(exclude_categories=["Cs"]))
 json_values = st.recursive(
     st.none()
     | st.booleans()

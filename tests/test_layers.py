@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -114,14 +116,8 @@ def test_words_and_lists_select_the_same(layers: list[int]):
 
 @given(st.text())
 def test_any_text_is_read_or_refused(spec: str):
-    try:
-        outcome = parse_layers(spec, 12)
-    except LayerError as refusal:
-        outcome = refusal.sentence
-    if isinstance(outcome, str):
-        assert "\n" not in outcome
-    else:
-        assert set(outcome) <= set(range(12))
+    with suppress(LayerError):
+        assert set(parse_layers(spec, 12)) <= set(range(12))
 
 
 def test_library_callers_may_use_numpy_integers_and_any_iterable():

@@ -1,0 +1,1 @@
+"""From ``--model`` to things in memory: files, config, weights, tokenizer, template."""

@@ -1,0 +1,118 @@
+"""Typed reading of config.json: each field is of its type, or refused by its name.
+
+Booleans are not numbers here, and null means the same as absent, as it does for the
+published checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ster.errors import ConfigError
+
+LARGEST_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """The fields of one JSON object of a config, with what a refusal has to name.
+
+    Args:
+        values: The object.
+        path: The file it stands in, for sentences.
+        model_type: The checkpoint's declared type, for sentences.
+        within: Where the object stands in the file, ``""`` at the top.
+    """
+
+    values: Mapping[str, object]
+    path: str
+    model_type: str
+    within: str = ""
+
+    def has(self, name: str) -> bool:
+        """Tell whether a field is there and not null."""
+        return self.values.get(name) is not None
+
+    def count(
+        self,
+        name: str,
+        default: int | None = None,
+        *,
+        least: int = 1,
+        most: int = LARGEST_COUNT,
+    ) -> int:
+        """Read a whole number within bounds."""
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse(name, value, "a whole number")
+        if not least <= value <= most:
+            self.refuse(name, value, f"between {least} and {most}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Read a finite number above zero."""
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.refuse(name, value, "a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not (math.isfinite(number) and number > 0):
+            self.refuse(name, value, "a finite number above zero")
+        return number
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Read true or false."""
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            self.refuse(name, value, "true or false")
+        return value
+
+    def word(self, name: str, default: str | None = None) -> str:
+        """Read a string."""
+        value = self._value(name, default)
+        if not isinstance(value, str):
+            self.refuse(name, value, "a string")
+        return value
+
+    def inner(self, name: str) -> Fields | None:
+        """Read an object, or None where it is absent or null."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.refuse(name, value, "an object")
+        return Fields(
+            values=value,
+            path=self.path,
+            model_type=self.model_type,
+            within=f"{self.within}{name}.",
+        )
+
+    def refuse(self, name: str, value: object, expected: str) -> NoReturn:
+        """Refuse a field's value.
+
+        Raises:
+            ConfigError: Always; the cause names field, value and what was expected.
+        """
+        shown = json.dumps(value, ensure_ascii=False)
+        if len(shown) > 60:
+            shown = shown[:57] + "..."
+        raise self.error(f"`{self.within}{name}` is {shown}, not {expected}")
+
+    def error(self, cause: str) -> ConfigError:
+        """Build the refusal of this config for a cause."""
+        return ConfigError(f"invalid {self.model_type} config {self.path}", cause)
+
+    def _value(self, name: str, default: object) -> object:
+        value = self.values.get(name)
+        if value is not None:
+            return value
+        if default is None:
+            raise self.error(f"missing field `{self.within}{name}`")
+        return default

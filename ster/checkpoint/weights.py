@@ -1,0 +1,205 @@
+"""Safetensors shards -> mapped tensors.
+
+Files are mapped, never read whole: a tensor's bytes come off the disk when a decoder
+takes them, and ``release`` lets them go again. Everything about the files that can be
+wrong is found here, from the headers, before any compute.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from ster.checkpoint.tensors import PREFIX, Shapes
+from ster.errors import WeightsError
+
+# numpy has no bfloat16: those are held as the 16 bits they are.
+STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+# Rotary frequencies that old Llama files carry along; ster computes its own.
+IGNORED = ("rotary_emb.inv_freq",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTensor:
+    """One tensor as it lies in its file.
+
+    Args:
+        data: A view of the mapped file; bfloat16 as its 16 bits.
+        dtype: F32, F16 or BF16.
+        file: The mapped file.
+        start: First byte in the file.
+    """
+
+    data: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
+    dtype: str
+    file: mmap.mmap
+    start: int
+
+    def as_float32(self) -> NDArray[np.float32]:
+        """Return the values as f32: the mapped view itself, or an exact conversion."""
+        if self.dtype == "BF16":
+            wide = self.data.astype(np.uint32)
+            wide <<= 16
+            return wide.view(np.float32)
+        # An odd header may leave a tensor unaligned, which no BLAS takes.
+        return np.require(self.data, np.float32, "A")
+
+    def part(self, start: int, stop: int) -> StoredTensor:
+        """Return some rows; nothing is copied."""
+        data = self.data[start:stop]
+        first = self.start + start * (self.data.nbytes // len(self.data))
+        return StoredTensor(data=data, dtype=self.dtype, file=self.file, start=first)
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Gather some rows as f32; only their pages are touched."""
+        return StoredTensor(
+            data=self.data[rows], dtype=self.dtype, file=self.file, start=self.start
+        ).as_float32()
+
+    def prefetch(self) -> None:
+        """Have the system read the tensor's pages in the background."""
+        self._advise("MADV_WILLNEED")
+
+    def release(self) -> None:
+        """Let the system take the tensor's pages back; reading maps them in again."""
+        self._advise("MADV_DONTNEED")
+
+    def _advise(self, advice: str) -> None:
+        # Whole pages inside the tensor: its neighbours may be in use.
+        page = mmap.PAGESIZE
+        first = -(-self.start // page) * page
+        size = (self.start + self.data.nbytes) // page * page - first
+        if size > 0 and hasattr(mmap, advice):
+            self.file.madvise(getattr(mmap, advice), first, size)
+
+
+def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTensor]:
+    """Map the files and find every tensor that a run needs.
+
+    Args:
+        files: The shards that hold them.
+        shapes: Names without the ``model.`` in front, and shapes.
+
+    Returns:
+        The tensors by the names in ``shapes``.
+
+    Raises:
+        WeightsError: A file is damaged; a tensor is missing, of another shape or type,
+        or
+            present though the config gives it no place. Each is named.
+    """
+    try:
+        entries = _read_headers(files)
+        prefix = PREFIX if any(name.startswith(PREFIX) for name in entries) else ""
+        _refuse_unexpected(entries, shapes, prefix)
+        return {
+            name: _find(entries, prefix + name, shape) for name, shape in shapes.items()
+        }
+    except WeightsError as error:
+        count = f"failed to map {len(files)} model weight files"
+        raise WeightsError(count, error) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A tensor as a file's header declares it; ``start`` is counted in the file."""
+
+    file: mmap.mmap
+    start: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def _read_headers(files: Sequence[Path]) -> dict[str, _Entry]:
+    entries: dict[str, _Entry] = {}
+    for path in files:
+        for name, entry in _read_header(path).items():
+            if name in entries:
+                raise WeightsError(f"{path.name} repeats the tensor {name}")
+            entries[name] = entry
+    return entries
+
+
+def _read_header(path: Path) -> dict[str, _Entry]:
+    """Map a file after the safetensors library has checked its header and its size."""
+    try:
+        with safe_open(path, framework="numpy"):
+            pass
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsError(
+            f"{path.name} is damaged or cannot be read", error
+        ) from error
+    data = 8 + int.from_bytes(mapped[:8], "little")
+    header: dict[str, dict[str, Any]] = json.loads(mapped[8:data])
+    header.pop("__metadata__", None)
+    return {
+        name: _Entry(
+            file=mapped,
+            start=data + entry["data_offsets"][0],
+            dtype=entry["dtype"],
+            shape=tuple(entry["shape"]),
+        )
+        for name, entry in header.items()
+    }
+
+
+def _refuse_unexpected(
+    entries: Mapping[str, _Entry], shapes: Shapes, prefix: str
+) -> None:
+    """Refuse tensors of the run's blocks that the config does not speak of.
+
+    Dropping a bias, a scale or an adapter in silence would change the numbers.
+    """
+    layers = {layer for name in shapes if (layer := _layer_of(name))}
+    for name in entries:
+        bare = name.removeprefix(prefix)
+        expected = bare in shapes or bare.endswith(IGNORED)
+        if _layer_of(bare) in layers and not expected:
+            raise WeightsError(
+                f"the tensor {name} is in the checkpoint, but config.json gives it "
+                "no place"
+            )
+
+
+def _layer_of(name: str) -> str | None:
+    """Return ``layers.<N>.`` of a tensor that belongs to a block."""
+    found = re.match(r"layers\.\d+\.", name)
+    return found[0] if found else None
+
+
+def _find(
+    entries: Mapping[str, _Entry], name: str, shape: tuple[int, ...]
+) -> StoredTensor:
+    entry = entries.get(name)
+    if entry is None:
+        raise WeightsError(f"the tensor {name} is missing")
+    if entry.shape != shape:
+        raise WeightsError(
+            f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}"
+        )
+    if entry.dtype not in STORED_TYPES:
+        known = ", ".join(STORED_TYPES)
+        raise WeightsError(
+            f"the tensor {name} is stored as {entry.dtype}; Ster reads {known}"
+        )
+    data = np.frombuffer(
+        entry.file,
+        STORED_TYPES[entry.dtype],
+        count=math.prod(shape),
+        offset=entry.start,
+    )
+    return StoredTensor(
+        data=data.reshape(shape), dtype=entry.dtype, file=entry.file, start=entry.start
+    )

@@ -1,0 +1,1 @@
+"""The decoder contract, and its two implementations: numpy, and MLX."""

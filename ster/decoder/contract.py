@@ -1,0 +1,118 @@
+"""What a decoder is: the page to read first.
+
+A decoder owns the weights of a checkpoint and runs its blocks. The residual stream is
+not hidden in it: the loops hold it in a local variable and hand it from block to block,
+so that reading the stream, or adding to it, is a plain statement between two of them.
+
+There are two implementations of the same shape, ``numpy_llama`` (cpu) and ``mlx_llama``
+(metal, cuda). The loops know this page and never an implementation.
+
+The stream has no batch axis: ``num_tokens`` is the packed axis of ``packing``.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.attention import Attention
+from ster.checkpoint.config import DecoderConfig
+from ster.decoder.rope import RotaryTables
+from ster.packing import Ints
+
+Array = TypeVar("Array")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave(Generic[Array]):
+    """What a decoder needs to know of a packed stream, in its own arrays.
+
+    Args:
+        cos: Cosines of the rotary angles, (num_tokens, head_dim / 2) f32.
+        sin: Sines of the rotary angles, (num_tokens, head_dim / 2) f32.
+        attention: Who attends to whom.
+    """
+
+    cos: Array
+    sin: Array
+    attention: Attention[Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a decoder takes, in bytes, for the plan.
+
+    Args:
+        block_bytes: One block that stays resident.
+        open_bytes: One block that is opened and closed, with what opening takes on top.
+        token_bytes: One token of a wave, its share of everything that grows with it.
+        row_bytes: One row that is read out.
+        fixed_bytes: Scratch that grows with neither.
+    """
+
+    block_bytes: int
+    open_bytes: int
+    token_bytes: int
+    row_bytes: int
+    fixed_bytes: int
+
+
+class Block(Protocol[Array]):
+    """One block with its weights: attention and feed-forward part."""
+
+    def __call__(self, hidden: Array, wave: Wave[Array]) -> Array:
+        """Run the block.
+
+        Args:
+            hidden: resid_pre, (num_tokens, hidden_size), at the run's precision.
+            wave: What belongs to the stream.
+
+        Returns:
+            resid_post of the rows that ``wave.attention`` wants, (num_queries,
+            hidden_size), at the run's precision. ``hidden`` is not changed.
+        """
+        ...
+
+
+class Decoder(Protocol[Array]):
+    """A checkpoint's blocks, on one device, at one precision."""
+
+    @property
+    def config(self) -> DecoderConfig:
+        """Return what the decoder is."""
+        ...
+
+    @property
+    def max_attention_pairs(self) -> int:
+        """Return how many query-key pairs one attention batch may hold."""
+        ...
+
+    def embed(self, token_ids: Ints) -> Array:
+        """Gather embedding rows, (num_tokens, hidden_size); the table stays as it is.
+
+        Every id is below ``config.vocab_size``.
+        """
+        ...
+
+    def block(self, layer: int) -> AbstractContextManager[Block[Array]]:
+        """Open a block; its weights live as long as the ``with``, unless resident."""
+        ...
+
+    def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Array]:
+        """Bring what belongs to a stream into the decoder's own arrays."""
+        ...
+
+    def rows(self, hidden: Array, rows: Ints) -> NDArray[np.float32]:
+        """Finish the pending work and copy rows out as f32, (num_rows, hidden_size)."""
+        ...
+
+    def materialize(self, hidden: Array) -> None:
+        """Finish the pending work on a stream.
+
+        Once per block: a lazy evaluation would otherwise hold every weight.
+        """
+        ...

@@ -1,0 +1,88 @@
+"""Which decoder runs on which device; the one place that knows both implementations."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from ster.checkpoint.config import DecoderConfig
+from ster.checkpoint.weights import StoredTensor
+from ster.decoder.contract import Decoder, Footprint
+from ster.errors import DeviceError, UsageError
+from ster.text import quoted
+
+DEVICES = ("cpu", "metal", "cuda")
+PRECISIONS = ("f32", "f16", "bf16")
+# MLX's own cpu backend: the MLX decoder where there is no GPU. Not for the command
+# line.
+MLX_CPU = "mlx-cpu"
+
+
+class Implementation(Protocol):
+    """What a decoder's module offers beside its classes."""
+
+    def check_available(self, device: str) -> None:
+        """Refuse a device that is not to be had here."""
+
+    def footprint(
+        self, config: DecoderConfig, *, precision: str, longest_prompt: int
+    ) -> Footprint:
+        """Say what a decoder takes."""
+
+    def open_decoder(
+        self,
+        config: DecoderConfig,
+        tensors: Mapping[str, StoredTensor],
+        *,
+        device: str,
+        precision: str,
+        resident: bool,
+    ) -> Decoder[Any]:
+        """Make the decoder."""
+
+
+def check_device(
+    device: str, precision: str, *, known: Sequence[str] = DEVICES
+) -> None:
+    """Refuse words that ster does not know, and devices that are not here.
+
+    Raises:
+        UsageError: An unknown word.
+        DeviceError: The device, or the precision on it, is not to be had.
+    """
+    if device not in known:
+        raise UsageError(
+            f"unknown device {quoted(device)}; expected cpu, metal, or cuda"
+        )
+    if precision not in PRECISIONS:
+        raise UsageError(
+            f"unknown precision {quoted(precision)}; expected f32, f16, or bf16"
+        )
+    if device == "cpu" and precision == "bf16":
+        raise DeviceError(
+            "bf16 has no CPU matmul kernel in this Candle build; use --precision f16 "
+            "for half precision on cpu, or --device metal for bf16"
+        )
+    implementation(device).check_available(device)
+
+
+def implementation(device: str) -> Implementation:
+    """Import the decoder of a device, so that only a run on it waits for its library.
+
+    Raises:
+        DeviceError: MLX is not installed here.
+    """
+    if device == "cpu":
+        module = importlib.import_module("ster.decoder.numpy_decoder")
+        return cast("Implementation", module)
+    # f32 means f32: on CUDA and on M5-class chips MLX would otherwise multiply in TF32.
+    # It reads this at its first product.
+    os.environ["MLX_ENABLE_TF32"] = "0"
+    try:
+        module = importlib.import_module("ster.decoder.mlx_decoder")
+    except ImportError as error:
+        sentence = f"this Ster binary was built without the {device} feature"
+        raise DeviceError(sentence, error) from error
+    return cast("Implementation", module)

@@ -1,0 +1,258 @@
+"""A checkpoint on Metal or CUDA: opens its blocks for ``mlx_llama``.
+
+Read it beside ``numpy_decoder``: the same parts in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.attention import MIN_QUERIES, Attention, AttentionBatch
+from ster.checkpoint.config import DecoderConfig
+from ster.checkpoint.tensors import EMBEDDING, block_values, layer_prefix
+from ster.checkpoint.weights import StoredTensor
+from ster.decoder.contract import Decoder, Footprint, Wave
+from ster.decoder.mlx_llama import (
+    MAX_SCORES,
+    MLP,
+    Linear,
+    MLXBlock,
+    RMSNorm,
+    SelfAttention,
+)
+from ster.decoder.rope import RotaryTables
+from ster.errors import DeviceError
+from ster.packing import Ints
+
+DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
+# Packing, positions and attention's index arrays, for a token.
+INDEX_BYTES = 128
+# Freed buffers that MLX keeps for reuse; prompts of many lengths would pile them up.
+CACHE_BYTES = 1 << 28
+
+
+def check_available(device: str) -> None:
+    """Refuse a device that this MLX does not have, or whose driver does not start.
+
+    Raises:
+        DeviceError: It is not to be had.
+    """
+    backends = {"metal": ("Metal", mx.metal), "cuda": ("CUDA", mx.cuda)}
+    if device not in backends:
+        return
+    spelled, backend = backends[device]
+    if not backend.is_available():
+        raise DeviceError(f"this Ster binary was built without the {device} feature")
+    try:
+        with mx.stream(mx.gpu):
+            mx.eval(mx.zeros(1) + 1)
+    except Exception as error:
+        raise DeviceError(f"failed to initialize {spelled} device", error) from error
+
+
+def footprint(
+    config: DecoderConfig, *, precision: str, longest_prompt: int
+) -> Footprint:
+    """Count what a decoder takes; see ``contract.Footprint``."""
+    width = DTYPES[precision].size
+    values = block_values(config)
+    projected = config.query_size + 2 * config.key_value_size
+    stream = 3 * config.hidden_size + 3 * projected + 3 * config.query_size
+    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
+    return Footprint(
+        block_bytes=width * values,
+        # As stored, at the run's width, stacked, and widened for the products.
+        open_bytes=(2 * width + 8) * values,
+        token_bytes=4 * (stream + 4 * config.intermediate_size) + INDEX_BYTES,
+        row_bytes=4 * config.hidden_size,
+        fixed_bytes=4 * 2 * scores + CACHE_BYTES,
+    )
+
+
+def open_decoder(
+    config: DecoderConfig,
+    tensors: Mapping[str, StoredTensor],
+    *,
+    device: str,
+    precision: str,
+    resident: bool,
+) -> MLXDecoder:
+    """Make a decoder; its blocks are opened when they are needed."""
+    return MLXDecoder(
+        config,
+        tensors,
+        DTYPES[precision],
+        mx.Device(mx.cpu if device == "mlx-cpu" else mx.gpu),
+        resident=resident,
+    )
+
+
+class MLXDecoder:
+    """The blocks of a checkpoint on a GPU.
+
+    Args:
+        config: What the decoder is.
+        tensors: The mapped tensors, by the names of ``checkpoint.tensors``.
+        dtype: The width of the weights and of the stream.
+        device: Where everything runs.
+        resident: Keep every block's weights once they are made.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        tensors: Mapping[str, StoredTensor],
+        dtype: mx.Dtype,
+        device: mx.Device,
+        *,
+        resident: bool,
+    ) -> None:
+        self.config = config
+        self._tensors = tensors
+        self._dtype = dtype
+        self._device = device
+        self._resident: dict[int, MLXBlock] | None = {} if resident else None
+        mx.set_cache_limit(CACHE_BYTES)
+
+    @property
+    def max_attention_pairs(self) -> int:
+        """Return how many query-key pairs one attention batch may hold."""
+        return MAX_SCORES // self.config.num_attention_heads
+
+    def embed(self, token_ids: Ints) -> mx.array:
+        """Gather embedding rows; see ``contract.Decoder``."""
+        embedding = self._tensors[EMBEDDING]
+        with mx.stream(self._device):
+            rows = mx.array(embedding.take(token_ids)).astype(self._dtype)
+        embedding.release()
+        return rows
+
+    @contextmanager
+    def block(self, layer: int) -> Iterator[MLXBlock]:
+        """Open a block; see ``contract.Decoder``."""
+        if self._resident is not None and layer in self._resident:
+            yield self._resident[layer]
+            return
+        BlockWeights(self._tensors, layer + 1, self._dtype).prefetch()
+        with mx.stream(self._device):
+            block = self._open(BlockWeights(self._tensors, layer, self._dtype))
+        if self._resident is not None:
+            self._resident[layer] = block
+        yield block
+
+    def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[mx.array]:
+        """Copy what belongs to a stream to the device, once for all blocks."""
+        with mx.stream(self._device):
+            batches = [
+                AttentionBatch(
+                    **{f.name: _indices(getattr(batch, f.name)) for f in fields(batch)}
+                )
+                for batch in attention.batches
+            ]
+            rows = attention.rows
+            return Wave(
+                cos=mx.array(rotary.cos),
+                sin=mx.array(rotary.sin),
+                attention=Attention(
+                    rows=None if rows is None else _indices(rows),
+                    batches=tuple(batches),
+                    order=_indices(attention.order),
+                    window=attention.window,
+                ),
+            )
+
+    def rows(self, hidden: mx.array, rows: Ints) -> NDArray[np.float32]:
+        """Finish the pending work and copy rows out as f32."""
+        with mx.stream(self._device):
+            read = hidden[_indices(rows)].astype(mx.float32)
+            mx.eval(hidden, read)
+        return np.array(read)
+
+    def materialize(self, hidden: mx.array) -> None:
+        """Finish the pending work on a stream."""
+        mx.eval(hidden)
+
+    def _open(self, weights: BlockWeights) -> MLXBlock:
+        def norm(name: str) -> RMSNorm:
+            weight = weights.vector(f"{name}.weight")
+            return RMSNorm(weight=weight, eps=self.config.rms_norm_eps)
+
+        qk_norm = self.config.qk_norm
+        return MLXBlock(
+            config=self.config,
+            input_layernorm=norm("input_layernorm"),
+            self_attn=SelfAttention(
+                config=self.config,
+                qkv_proj=weights.linear("self_attn", "q_proj", "k_proj", "v_proj"),
+                o_proj=weights.linear("self_attn", "o_proj"),
+                q_norm=norm("self_attn.q_norm") if qk_norm else None,
+                k_norm=norm("self_attn.k_norm") if qk_norm else None,
+            ),
+            post_attention_layernorm=norm("post_attention_layernorm"),
+            mlp=MLP(
+                gate_up_proj=weights.linear("mlp", "gate_proj", "up_proj"),
+                down_proj=weights.linear("mlp", "down_proj"),
+            ),
+            device=self._device,
+        )
+
+
+class BlockWeights:
+    """One block's weights: mapped, rounded to the run's precision, on the device."""
+
+    def __init__(
+        self, tensors: Mapping[str, StoredTensor], layer: int, dtype: mx.Dtype
+    ) -> None:
+        prefix = layer_prefix(layer)
+        self._tensors = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+        self._dtype = dtype
+
+    def prefetch(self) -> None:
+        """Have the system read the block's pages in the background."""
+        for tensor in self._tensors.values():
+            tensor.prefetch()
+
+    def vector(self, name: str) -> mx.array:
+        """Read a bias or a norm's weight, rounded but kept wide: it is small."""
+        return self._read(name).astype(mx.float32)
+
+    def linear(self, part: str, *names: str) -> Linear:
+        """Read projections, stacked into one."""
+        biases = [f"{part}.{name}.bias" for name in names]
+        return Linear(
+            weight=mx.concatenate(
+                [self._read(f"{part}.{name}.weight") for name in names]
+            ),
+            bias=mx.concatenate([self.vector(bias) for bias in biases])
+            if biases[0] in self._tensors
+            else None,
+        )
+
+    def _read(self, name: str) -> mx.array:
+        """Copy a tensor to the device as it is stored, and convert it there."""
+        stored = self._tensors[name]
+        array = mx.array(stored.data)
+        stored.release()
+        if stored.dtype == "BF16":
+            array = array.view(mx.bfloat16)
+        return array.astype(self._dtype)
+
+
+def _indices(values: Ints) -> mx.array:
+    return mx.array(values.astype(np.int32))
+
+
+def _conforms(decoder: MLXDecoder) -> Decoder[Any]:
+    """Hold this module to the contract, in the type checker."""
+    return decoder

@@ -1,0 +1,215 @@
+"""The blocks of the Llama family in MLX, on Apple's Metal and on CUDA.
+
+Read it beside ``numpy_llama``: the same classes in the same order. What is different
+here is that evaluation is lazy: a block only writes down its work, and the loop's one
+call of ``rows`` or ``materialize`` a block does it. Nothing inside a block comes back
+to the host.
+
+Arithmetic is f32 whatever the precision; an f16 or bf16 run rounds the weights, the
+residual stream, and keys and values. Half-width products would round every intermediate
+too, and bf16 has too few digits for that: on small random checkpoints the residuals
+were three times further from the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from ster.attention import Attention, AttentionBatch
+from ster.checkpoint.config import DecoderConfig
+from ster.decoder.contract import Wave
+
+# Scores of one attention batch, over all heads: what an unfused kernel materialises.
+MAX_SCORES = 1 << 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """y = x Wᵀ + b, with W as the checkpoint stores it, (outputs, inputs).
+
+    The weight is kept at the run's precision and widened where it is used.
+    """
+
+    weight: mx.array
+    bias: mx.array | None
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        y = x @ self.weight.astype(mx.float32).T
+        return y if self.bias is None else y + self.bias
+
+    def outputs(self, start: int, stop: int) -> Linear:
+        """Return the part that makes some of the outputs."""
+        bias = None if self.bias is None else self.bias[start:stop]
+        return Linear(weight=self.weight[start:stop], bias=bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RMSNorm:
+    """x / sqrt(mean(x²) + eps) · w over the last axis."""
+
+    weight: mx.array
+    eps: float
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Normalise rows of any leading shape."""
+        return mx.fast.rms_norm(x, self.weight, self.eps)
+
+
+def rotate(x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+    """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim) f32."""
+    first, second = mx.split(x, 2, axis=-1)
+    cos, sin = cos[:, None], sin[:, None]
+    return mx.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+
+
+def silu(x: mx.array) -> mx.array:
+    """Multiply each value by its sigmoid."""
+    return x * mx.sigmoid(x)
+
+
+def attend(
+    batch: AttentionBatch[mx.array],
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    window: int | None,
+) -> mx.array:
+    """Attend within one batch.
+
+    Args:
+        batch: Who sees whom.
+        q: Queries, (num_queries, num_heads, head_dim) f32.
+        k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
+        v: Values, likewise.
+        window: How many tokens a query sees.
+
+    Returns:
+        (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
+    """
+    groups, num_queries = batch.queries.shape
+    out = mx.fast.scaled_dot_product_attention(
+        q[batch.queries].swapaxes(1, 2),
+        k[batch.keys].astype(mx.float32).swapaxes(1, 2),
+        v[batch.keys].astype(mx.float32).swapaxes(1, 2),
+        scale=q.shape[-1] ** -0.5,
+        mask=visible(batch, window)[:, None],
+    )
+    return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
+
+
+def visible(batch: AttentionBatch[mx.array], window: int | None) -> mx.array:
+    """Tell which keys each query sees, (num_groups, num_queries, num_keys)."""
+    queries, keys = batch.query_positions[:, :, None], batch.key_positions[:, None, :]
+    seen = keys <= queries
+    return seen if window is None else seen & (keys > queries - window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfAttention:
+    """Grouped-query attention; q, k and v come from one product."""
+
+    config: DecoderConfig
+    qkv_proj: Linear
+    o_proj: Linear
+    q_norm: RMSNorm | None
+    k_norm: RMSNorm | None
+
+    def project(
+        self, x: mx.array, cos: mx.array, sin: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Make rotated queries and keys, and values, of some rows."""
+        qkv = self.qkv_proj(x)
+        q, kv = mx.split(qkv, [self.config.query_size], axis=-1)
+        return self._queries(q, cos, sin), *self._keys_values(kv, cos, sin)
+
+    def keys_values(
+        self, x: mx.array, cos: mx.array, sin: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Make rotated keys, and values, of some rows."""
+        start = self.config.query_size
+        kv = self.qkv_proj.outputs(start, start + 2 * self.config.key_value_size)(x)
+        return self._keys_values(kv, cos, sin)
+
+    def queries(self, x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+        """Make rotated queries of some rows."""
+        q = self.qkv_proj.outputs(0, self.config.query_size)(x)
+        return self._queries(q, cos, sin)
+
+    def _queries(self, q: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+        q = q.reshape(len(q), -1, self.config.head_dim)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
+        return rotate(q, cos, sin)
+
+    def _keys_values(
+        self, kv: mx.array, cos: mx.array, sin: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        kv = kv.reshape(len(kv), -1, self.config.head_dim)
+        k, v = mx.split(kv, 2, axis=1)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        return rotate(k, cos, sin), v
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLP:
+    """down(silu(gate(x)) · up(x)); gate and up come from one product."""
+
+    gate_up_proj: Linear
+    down_proj: Linear
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Apply to rows, (num_rows, hidden_size)."""
+        gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
+        return self.down_proj(silu(gate) * up)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLXBlock:
+    """One block with its weights, written down to be evaluated by the loop."""
+
+    config: DecoderConfig
+    input_layernorm: RMSNorm
+    self_attn: SelfAttention
+    post_attention_layernorm: RMSNorm
+    mlp: MLP
+    device: mx.Device
+
+    def __call__(self, hidden: mx.array, wave: Wave[mx.array]) -> mx.array:
+        """Run the block; see ``contract.Block``."""
+        with mx.stream(self.device):
+            q, k, v = self._project(hidden, wave)
+            context = self._attend(wave.attention, q, k, v)
+            rows = wave.attention.rows
+            return self._finish(hidden if rows is None else hidden[rows], context)
+
+    def _project(
+        self, hidden: mx.array, wave: Wave[mx.array]
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Make queries, keys and values; keys and values at the stream's width."""
+        x, rows = self.input_layernorm(hidden.astype(mx.float32)), wave.attention.rows
+        if rows is None:
+            q, k, v = self.self_attn.project(x, wave.cos, wave.sin)
+        else:
+            q = self.self_attn.queries(x[rows], wave.cos[rows], wave.sin[rows])
+            k, v = self.self_attn.keys_values(x, wave.cos, wave.sin)
+        return q, k.astype(hidden.dtype), v.astype(hidden.dtype)
+
+    def _attend(
+        self, attention: Attention[mx.array], q: mx.array, k: mx.array, v: mx.array
+    ) -> mx.array:
+        """Attend batch by batch; one row of context for each query, in order."""
+        batches = [attend(b, q, k, v, attention.window) for b in attention.batches]
+        return mx.concatenate(batches)[attention.order]
+
+    def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
+        """Add attention and feed-forward part, rounding each sum to the stream."""
+        resid = hidden.astype(mx.float32) + self.self_attn.o_proj(context)
+        resid = resid.astype(hidden.dtype).astype(mx.float32)
+        resid = resid + self.mlp(self.post_attention_layernorm(resid))
+        return resid.astype(hidden.dtype)

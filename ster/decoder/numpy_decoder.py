@@ -1,0 +1,251 @@
+"""A checkpoint on the cpu: opens its blocks for ``numpy_llama``.
+
+Read it beside ``mlx_decoder``: the same parts in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ster.attention import MIN_QUERIES, Attention
+from ster.checkpoint.config import DecoderConfig
+from ster.checkpoint.tensors import EMBEDDING, block_values, layer_prefix
+from ster.checkpoint.weights import StoredTensor
+from ster.decoder.contract import Decoder, Footprint, Wave
+from ster.decoder.numpy_llama import (
+    F32,
+    MAX_SCORES,
+    MLP,
+    SLICE_ROWS,
+    Hidden,
+    Linear,
+    NumpyBlock,
+    RMSNorm,
+    SelfAttention,
+)
+from ster.decoder.rope import RotaryTables
+from ster.decoder.threads import Threads, usable_cores
+from ster.packing import Ints
+
+# Packing, positions and attention's index arrays, for a token.
+INDEX_BYTES = 128
+# Values converted at a time: they stay in a core's cache between the two steps.
+CONVERTED_VALUES = 1 << 18
+
+
+def check_available(device: str) -> None:
+    """Refuse nothing: every machine has a cpu."""
+    del device
+
+
+def footprint(
+    config: DecoderConfig, *, precision: str, longest_prompt: int
+) -> Footprint:
+    """Count what a decoder takes; see ``contract.Footprint``."""
+    width = 2 if precision == "f16" else 4
+    block = 4 * block_values(config)  # products are f32 whatever the precision
+    stream = 2 * config.hidden_size + 2 * config.key_value_size
+    wide = 2 * config.query_size + 2 * config.head_dim
+    projected = config.query_size + 2 * config.key_value_size
+    slices = SLICE_ROWS * (4 * config.hidden_size + 3 * projected)
+    slices += SLICE_ROWS * 5 * config.intermediate_size
+    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
+    keys = 2 * longest_prompt * config.key_value_size
+    return Footprint(
+        block_bytes=block,
+        # The file's own pages may be mapped beside it.
+        open_bytes=2 * block,
+        token_bytes=width * stream + 4 * wide + INDEX_BYTES,
+        row_bytes=4 * config.hidden_size,
+        fixed_bytes=usable_cores() * 4 * (slices + 3 * scores + keys),
+    )
+
+
+def open_decoder(
+    config: DecoderConfig,
+    tensors: Mapping[str, StoredTensor],
+    *,
+    device: str,
+    precision: str,
+    resident: bool,
+) -> NumpyDecoder:
+    """Make a decoder; its blocks are opened when they are needed."""
+    del device  # there is one
+    dtype = np.dtype(np.float16 if precision == "f16" else np.float32)
+    return NumpyDecoder(config, tensors, dtype, resident=resident)
+
+
+class NumpyDecoder:
+    """The blocks of a checkpoint on the cpu.
+
+    Args:
+        config: What the decoder is.
+        tensors: The mapped tensors, by the names of ``checkpoint.tensors``.
+        dtype: The width of the weights and of the stream: f32 or f16.
+        resident: Keep every block's weights once they are made.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        tensors: Mapping[str, StoredTensor],
+        dtype: np.dtype[Any],
+        *,
+        resident: bool,
+    ) -> None:
+        self.config = config
+        self._tensors = tensors
+        self._dtype = dtype
+        self._threads = Threads()
+        self._resident: dict[int, NumpyBlock] | None = {} if resident else None
+
+    @property
+    def max_attention_pairs(self) -> int:
+        """Return how many query-key pairs one attention batch may hold."""
+        return MAX_SCORES // self.config.num_attention_heads
+
+    def embed(self, token_ids: Ints) -> Hidden:
+        """Gather embedding rows; see ``contract.Decoder``."""
+        embedding = self._tensors[EMBEDDING]
+        rows = rounded(embedding.take(token_ids), self._dtype)
+        embedding.release()
+        return rows.astype(self._dtype, copy=False)
+
+    @contextmanager
+    def block(self, layer: int) -> Iterator[NumpyBlock]:
+        """Open a block; see ``contract.Decoder``."""
+        if self._resident is not None and layer in self._resident:
+            yield self._resident[layer]
+            return
+        weights = BlockWeights(self._tensors, layer, self._dtype, self._threads)
+        BlockWeights(self._tensors, layer + 1, self._dtype, self._threads).prefetch()
+        block = self._open(weights)
+        if self._resident is not None:
+            self._resident[layer] = block
+            yield block
+            return
+        yield block
+        weights.release()
+
+    def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Any]:
+        """Bring what belongs to a stream into the decoder's own arrays: they are."""
+        return Wave(cos=rotary.cos, sin=rotary.sin, attention=attention)
+
+    def rows(self, hidden: Hidden, rows: Ints) -> F32:
+        """Copy rows out as f32."""
+        return hidden[rows].astype(np.float32, copy=False)
+
+    def materialize(self, hidden: Hidden) -> None:
+        """Do nothing: numpy has finished its work."""
+
+    def _open(self, weights: BlockWeights) -> NumpyBlock:
+        def norm(name: str) -> RMSNorm:
+            weight = weights.vector(f"{name}.weight")
+            return RMSNorm(weight=weight, eps=self.config.rms_norm_eps)
+
+        qk_norm = self.config.qk_norm
+        return NumpyBlock(
+            config=self.config,
+            input_layernorm=norm("input_layernorm"),
+            self_attn=SelfAttention(
+                config=self.config,
+                qkv_proj=weights.linear("self_attn", "q_proj", "k_proj", "v_proj"),
+                o_proj=weights.linear("self_attn", "o_proj"),
+                q_norm=norm("self_attn.q_norm") if qk_norm else None,
+                k_norm=norm("self_attn.k_norm") if qk_norm else None,
+            ),
+            post_attention_layernorm=norm("post_attention_layernorm"),
+            mlp=MLP(
+                gate_up_proj=weights.linear("mlp", "gate_proj", "up_proj"),
+                down_proj=weights.linear("mlp", "down_proj"),
+            ),
+            threads=self._threads,
+        )
+
+
+class BlockWeights:
+    """One block's weights: mapped, rounded to the run's precision, as f32."""
+
+    def __init__(
+        self,
+        tensors: Mapping[str, StoredTensor],
+        layer: int,
+        dtype: np.dtype[Any],
+        threads: Threads,
+    ) -> None:
+        prefix = layer_prefix(layer)
+        self._tensors = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+        self._dtype = dtype
+        self._threads = threads
+
+    def prefetch(self) -> None:
+        """Have the system read the block's pages in the background."""
+        for tensor in self._tensors.values():
+            tensor.prefetch()
+
+    def release(self) -> None:
+        """Let the system take the block's pages back."""
+        for tensor in self._tensors.values():
+            tensor.release()
+
+    def vector(self, name: str) -> F32:
+        """Read a bias or a norm's weight."""
+        return rounded(self._tensors[name].as_float32().copy(), self._dtype)
+
+    def linear(self, part: str, *names: str) -> Linear:
+        """Read projections, stacked into one."""
+        biases = [f"{part}.{name}.bias" for name in names]
+        weights = [self._tensors[f"{part}.{name}.weight"] for name in names]
+        return Linear(
+            weight=self._stack(weights),
+            bias=np.concatenate([self.vector(bias) for bias in biases])
+            if biases[0] in self._tensors
+            else None,
+        )
+
+    def _stack(self, tensors: list[StoredTensor]) -> F32:
+        """Convert matrices into one below another, in pieces on all cores."""
+        if (
+            len(tensors) == 1
+            and tensors[0].dtype == "F32"
+            and self._dtype == np.float32
+        ):
+            return tensors[0].as_float32()  # the mapped file itself
+        inputs = tensors[0].data.shape[1]
+        stacked = np.empty((sum(len(t.data) for t in tensors), inputs), np.float32)
+        step = max(1, CONVERTED_VALUES // inputs)
+        pieces, row = [], 0
+        for tensor in tensors:
+            for at in range(0, len(tensor.data), step):
+                piece = tensor.part(at, at + step)
+                pieces.append((piece, stacked[row + at : row + at + len(piece.data)]))
+            row += len(tensor.data)
+
+        def convert(piece: tuple[StoredTensor, F32]) -> None:
+            piece[1][:] = rounded(piece[0].as_float32(), self._dtype)
+
+        self._threads.map(convert, pieces)
+        for tensor in tensors:
+            tensor.release()
+        return stacked
+
+
+def rounded(values: F32, dtype: np.dtype[Any]) -> F32:
+    """Round to the run's precision; past its range lie infinities, refused later."""
+    if dtype == np.float32:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(dtype).astype(np.float32)
+
+
+def _conforms(decoder: NumpyDecoder) -> Decoder[Any]:
+    """Hold this module to the contract, in the type checker."""
+    return decoder

@@ -1,0 +1,258 @@
+"""The blocks of the Llama family in numpy, on the cpu: the reference, made to be read.
+
+Read it beside ``mlx_llama``: the same classes in the same order. What is different here
+is how work is spread: rows are independent outside attention, so a block runs slice by
+slice on a pool of threads, each slice through small products that stay in its core's
+cache, with BLAS itself held to one thread.
+
+Products, the stream's arithmetic and attention are f32 whatever the precision; an f16
+run rounds the weights, the residual stream, and keys and values to f16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.attention import Attention, AttentionBatch
+from ster.checkpoint.config import DecoderConfig
+from ster.decoder.contract import Wave
+from ster.decoder.threads import Threads
+from ster.packing import Ints
+
+F32 = NDArray[np.float32]
+# The stream: f32, or f16 in an f16 run.
+Hidden = NDArray[np.float32] | NDArray[np.float16]
+
+# Rows of one slice: enough that a product pays for reading its weights, few enough that
+# the slice's intermediates stay in a core's cache.
+SLICE_ROWS = 512
+# Scores of one attention batch, over all heads.
+MAX_SCORES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """y = x Wᵀ + b, with W as the checkpoint stores it, (outputs, inputs)."""
+
+    weight: F32
+    bias: F32 | None
+
+    def __call__(self, x: F32) -> F32:
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        y: F32 = x @ self.weight.T
+        if self.bias is not None:
+            y += self.bias
+        return y
+
+    def outputs(self, start: int, stop: int) -> Linear:
+        """Return the part that makes some of the outputs; nothing is copied."""
+        bias = None if self.bias is None else self.bias[start:stop]
+        return Linear(weight=self.weight[start:stop], bias=bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RMSNorm:
+    """x / sqrt(mean(x²) + eps) · w over the last axis."""
+
+    weight: F32
+    eps: float
+
+    def __call__(self, x: F32) -> F32:
+        """Normalise rows of any leading shape."""
+        mean_square: F32 = np.einsum("...i,...i->...", x, x)[..., None] / x.shape[-1]
+        normed: F32 = x / np.sqrt(mean_square + self.eps)
+        normed *= self.weight
+        return normed
+
+
+def rotate(x: F32, cos: F32, sin: F32) -> F32:
+    """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim)."""
+    half = x.shape[-1] // 2
+    first, second = x[..., :half], x[..., half:]
+    cos, sin = cos[:, None], sin[:, None]
+    return np.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+
+
+def silu(x: F32) -> F32:
+    """Multiply each value by its sigmoid."""
+    gated: F32 = x / (1 + np.exp(-x))
+    return gated
+
+
+def attend(
+    batch: AttentionBatch[Ints], q: F32, k: Hidden, v: Hidden, window: int | None
+) -> F32:
+    """Attend within one batch.
+
+    Args:
+        batch: Who sees whom.
+        q: Queries, (num_queries, num_heads, head_dim).
+        k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
+        v: Values, likewise.
+        window: How many tokens a query sees.
+
+    Returns:
+        (num_groups · num_queries, num_heads · head_dim), in the batch's order.
+    """
+    groups, num_queries = batch.queries.shape
+    num_keys = batch.keys.shape[1]
+    num_heads, head_dim = q.shape[1:]
+    kv_heads = k.shape[1]
+    shared = num_heads // kv_heads  # query heads that share one key head
+    # Queries that share a key head are rows of one product.
+    queries = q[batch.queries] * head_dim**-0.5
+    queries = queries.reshape(groups, num_queries, kv_heads, shared, head_dim)
+    queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
+    keys = k[batch.keys].astype(np.float32, copy=False).transpose(0, 2, 3, 1)
+    values = v[batch.keys].astype(np.float32, copy=False).transpose(0, 2, 1, 3)
+    scores = (queries @ keys).reshape(groups, kv_heads, num_queries, shared, num_keys)
+    hidden_keys = ~visible(batch, window)
+    np.copyto(scores, -np.inf, where=hidden_keys[:, None, :, None, :])
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    total = scores.sum(axis=-1, keepdims=True)
+    out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
+    out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
+    out /= total
+    flat: F32 = out.transpose(0, 2, 1, 3, 4).reshape(groups * num_queries, -1)
+    return flat
+
+
+def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
+    """Tell which keys each query sees, (num_groups, num_queries, num_keys)."""
+    queries, keys = batch.query_positions[:, :, None], batch.key_positions[:, None, :]
+    seen = keys <= queries
+    return seen if window is None else seen & (keys > queries - window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfAttention:
+    """Grouped-query attention; q, k and v come from one product."""
+
+    config: DecoderConfig
+    qkv_proj: Linear
+    o_proj: Linear
+    q_norm: RMSNorm | None
+    k_norm: RMSNorm | None
+
+    def project(self, x: F32, cos: F32, sin: F32) -> tuple[F32, F32, F32]:
+        """Make rotated queries and keys, and values, of some rows."""
+        qkv = self.qkv_proj(x)
+        q, kv = np.split(qkv, [self.config.query_size], axis=-1)
+        return self._queries(q, cos, sin), *self._keys_values(kv, cos, sin)
+
+    def keys_values(self, x: F32, cos: F32, sin: F32) -> tuple[F32, F32]:
+        """Make rotated keys, and values, of some rows."""
+        start = self.config.query_size
+        kv = self.qkv_proj.outputs(start, start + 2 * self.config.key_value_size)(x)
+        return self._keys_values(kv, cos, sin)
+
+    def queries(self, x: F32, cos: F32, sin: F32) -> F32:
+        """Make rotated queries of some rows."""
+        q = self.qkv_proj.outputs(0, self.config.query_size)(x)
+        return self._queries(q, cos, sin)
+
+    def _queries(self, q: F32, cos: F32, sin: F32) -> F32:
+        q = q.reshape(len(q), -1, self.config.head_dim)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
+        return rotate(q, cos, sin)
+
+    def _keys_values(self, kv: F32, cos: F32, sin: F32) -> tuple[F32, F32]:
+        kv = kv.reshape(len(kv), -1, self.config.head_dim)
+        k, v = np.split(kv, 2, axis=1)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        return rotate(k, cos, sin), v
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLP:
+    """down(silu(gate(x)) · up(x)); gate and up come from one product."""
+
+    gate_up_proj: Linear
+    down_proj: Linear
+
+    def __call__(self, x: F32) -> F32:
+        """Apply to rows, (num_rows, hidden_size)."""
+        gate, up = np.split(self.gate_up_proj(x), 2, axis=1)
+        return self.down_proj(silu(gate) * up)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumpyBlock:
+    """One block with its weights, run slice by slice on a pool of threads."""
+
+    config: DecoderConfig
+    input_layernorm: RMSNorm
+    self_attn: SelfAttention
+    post_attention_layernorm: RMSNorm
+    mlp: MLP
+    threads: Threads
+
+    def __call__(self, hidden: Hidden, wave: Wave[Any]) -> Hidden:
+        """Run the block; see ``contract.Block``."""
+        q, k, v = self._project(hidden, wave)
+        context = self._attend(wave.attention, q, k, v)
+        rows = wave.attention.rows
+        return self._finish(hidden if rows is None else hidden[rows], context)
+
+    def _project(self, hidden: Hidden, wave: Wave[Any]) -> tuple[F32, Hidden, Hidden]:
+        """Make queries, keys and values; keys and values at the stream's width."""
+        num_tokens, head_dim = len(hidden), self.config.head_dim
+        heads, kv_heads = (
+            self.config.num_attention_heads,
+            self.config.num_key_value_heads,
+        )
+        rows = wave.attention.rows
+        k = np.empty((num_tokens, kv_heads, head_dim), hidden.dtype)
+        v = np.empty_like(k)
+        q = np.empty((num_tokens if rows is None else 0, heads, head_dim), np.float32)
+
+        def project(part: slice) -> None:
+            x, cos, sin = self._normed(hidden[part]), wave.cos[part], wave.sin[part]
+            if rows is None:
+                q[part], k[part], v[part] = self.self_attn.project(x, cos, sin)
+            else:
+                k[part], v[part] = self.self_attn.keys_values(x, cos, sin)
+
+        self.threads.map(project, self.threads.slices(num_tokens, SLICE_ROWS))
+        if rows is not None:
+            x, cos, sin = self._normed(hidden[rows]), wave.cos[rows], wave.sin[rows]
+            q = self.self_attn.queries(x, cos, sin)
+        return q, k, v
+
+    def _normed(self, hidden: Hidden) -> F32:
+        return self.input_layernorm(hidden.astype(np.float32, copy=False))
+
+    def _attend(self, attention: Attention[Ints], q: F32, k: Hidden, v: Hidden) -> F32:
+        """Attend batch by batch; one row of context for each query, in order."""
+        context = np.empty((len(q), self.config.query_size), np.float32)
+
+        def one(batch: AttentionBatch[Ints]) -> None:
+            # Padding repeats a query, so its result is written twice, and equal.
+            context[batch.queries.ravel()] = attend(batch, q, k, v, attention.window)
+
+        self.threads.map(one, attention.batches)
+        return context
+
+    def _finish(self, hidden: Hidden, context: F32) -> Hidden:
+        """Add attention and feed-forward part, rounding each sum to the stream."""
+        out = np.empty_like(hidden)
+
+        def finish(part: slice) -> None:
+            resid = hidden[part].astype(np.float32, copy=False)
+            resid = resid + self.self_attn.o_proj(context[part])
+            resid = resid.astype(hidden.dtype, copy=False).astype(
+                np.float32, copy=False
+            )
+            out[part] = resid + self.mlp(self.post_attention_layernorm(resid))
+
+        self.threads.map(finish, self.threads.slices(len(hidden), SLICE_ROWS))
+        return out

@@ -1,0 +1,64 @@
+"""Spreads a block's rows over the cores: many small products, not one wide one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Threads:
+    """A pool of threads, each of which runs BLAS on its own core.
+
+    numpy releases the interpreter while it computes, so threads suffice. One product at
+    a time on all cores would leave all but one idle in everything between the products.
+
+    Args:
+        num_threads: How many; the cores this process may use where it is not given.
+    """
+
+    def __init__(self, num_threads: int | None = None) -> None:
+        self.num_threads = num_threads or usable_cores()
+        self._pool = ThreadPoolExecutor(self.num_threads, "ster")
+        self._blas = ThreadpoolController().select(user_api="blas")
+
+    def map(
+        self, function: Callable[[Item], Result], items: Sequence[Item]
+    ) -> list[Result]:
+        """Apply a function to every item; results in order, the first error raised."""
+
+        def quietly(item: Item) -> Result:
+            # Infinities are refused where they show in a result, by layer and prompt.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                return function(item)
+
+        if len(items) == 1:
+            return [quietly(items[0])]
+        with self._blas.limit(limits=1):
+            return list(self._pool.map(quietly, items))
+
+    def slices(self, num_rows: int, most: int) -> list[slice]:
+        """Cut rows into slices of nearly equal size, at most ``most`` rows each.
+
+        A few rows stay together: then the weights bound the work, not the rows, and
+        BLAS itself reads them on all cores.
+        """
+        least = 64
+        count = max(-(-num_rows // most), min(self.num_threads, num_rows // least), 1)
+        bounds = [num_rows * part // count for part in range(count + 1)]
+        return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def usable_cores() -> int:
+    """Count the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,162 @@
+"""What an extraction will do and need, computed before it starts. Arithmetic only.
+
+Prompts run in *waves* of consecutive prompts, each packed into one stream. Where one
+wave holds them all, every block is opened once and closed again. Where several are
+needed, the blocks stay resident if they fit beside a wave; else they are read anew for
+each wave, and waves are as large as the memory allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ster.decoder.contract import Footprint
+from ster.errors import CapacityError
+from ster.packing import DistinctTokens
+
+# Enough rows that the products and not the weights bound the work, and few enough that
+# a wave's stream is small beside any model's weights.
+WAVE_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionPlan:
+    """The waves of a run, and the memory that it takes at most.
+
+    Args:
+        waves: Consecutive ranges of prompts, in order.
+        wave_tokens: Distinct tokens of each wave.
+        num_prompt_tokens: Tokens of all prompts, before any is shared.
+        num_blocks: Blocks that run: up to the highest requested layer.
+        resident: The blocks' weights stay in memory from wave to wave.
+        peak_bytes: Memory beyond what the process holds already.
+        memory_bytes: The limit that was planned for, counted likewise.
+    """
+
+    waves: tuple[range, ...]
+    wave_tokens: tuple[int, ...]
+    num_prompt_tokens: int
+    num_blocks: int
+    resident: bool
+    peak_bytes: int
+    memory_bytes: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Distinct tokens over all waves."""
+        return sum(self.wave_tokens)
+
+    def __str__(self) -> str:
+        """Describe the plan in one line, for ``--verbose``."""
+        weights = "resident" if self.resident else "read once per wave"
+        return (
+            f"plan: {sum(map(len, self.waves))} prompts, "
+            f"{self.num_prompt_tokens} tokens, {self.num_tokens} distinct; "
+            f"{self.num_blocks} blocks, weights {weights}; "
+            f"{len(self.waves)} waves; peak {megabytes(self.peak_bytes)} of "
+            f"{megabytes(self.memory_bytes)} that may be used"
+        )
+
+
+def plan_extraction(
+    prompts: Sequence[Sequence[int]],
+    rotary_lengths: Sequence[int],
+    *,
+    num_blocks: int,
+    num_layers: int,
+    footprint: Footprint,
+    memory_bytes: int,
+    keep_resident: bool,
+) -> ExtractionPlan:
+    """Plan a run so that it fits, as few waves as possible.
+
+    Args:
+        prompts: Token ids of each prompt.
+        rotary_lengths: Which prompts may share tokens, as for ``packing``.
+        num_blocks: Blocks to run.
+        num_layers: Layers whose rows are kept.
+        footprint: What the decoder takes.
+        memory_bytes: What the run may take beyond what the process holds already.
+        keep_resident: Keep the blocks where they fit, even for one wave: another run
+            will follow.
+
+    Raises:
+        CapacityError: Not even one prompt at a time fits; says what would be needed.
+    """
+    row_bytes = num_layers * footprint.row_bytes
+    streamed_bytes = footprint.fixed_bytes + footprint.open_bytes
+    resident_bytes = streamed_bytes + num_blocks * footprint.block_bytes
+
+    def peak(weights: int, num_prompts: int, num_tokens: int) -> int:
+        return weights + num_prompts * row_bytes + num_tokens * footprint.token_bytes
+
+    def split(weights: int, most: int) -> list[tuple[range, int]]:
+        def fits(num_prompts: int, num_tokens: int) -> bool:
+            needed = peak(weights, num_prompts, num_tokens)
+            return num_tokens <= most and needed <= memory_bytes
+
+        return split_waves(prompts, rotary_lengths, fits)
+
+    longest = max(map(len, prompts))
+    usual = max(WAVE_TOKENS, longest)
+    # As many prompts as tokens: the worst case of sharing.
+    resident = peak(resident_bytes, min(len(prompts), usual), usual) <= memory_bytes
+    waves = split(resident_bytes if resident else streamed_bytes, usual)
+    if len(waves) == 1 and not keep_resident:
+        resident = False
+    if not resident:
+        _refuse_if_too_large(peak(streamed_bytes, 1, longest), memory_bytes)
+        waves = split(streamed_bytes, memory_bytes)
+    weights = resident_bytes if resident else streamed_bytes
+    return ExtractionPlan(
+        waves=tuple(wave for wave, _ in waves),
+        wave_tokens=tuple(tokens for _, tokens in waves),
+        num_prompt_tokens=sum(map(len, prompts)),
+        num_blocks=num_blocks,
+        resident=resident,
+        peak_bytes=max(peak(weights, len(wave), tokens) for wave, tokens in waves),
+        memory_bytes=memory_bytes,
+    )
+
+
+def split_waves(
+    prompts: Sequence[Sequence[int]],
+    rotary_lengths: Sequence[int],
+    fits: Callable[[int, int], bool],
+) -> list[tuple[range, int]]:
+    """Cut prompts into consecutive waves, each as large as fits, of one at least.
+
+    Args:
+        prompts: Token ids of each prompt.
+        rotary_lengths: As for ``plan_extraction``.
+        fits: Tells whether a number of prompts with a number of distinct tokens does.
+
+    Returns:
+        Each wave's prompts and its distinct tokens.
+    """
+    waves: list[tuple[range, int]] = []
+    distinct, start, tokens = DistinctTokens(), 0, 0
+    for index, (prompt, length) in enumerate(zip(prompts, rotary_lengths, strict=True)):
+        added = distinct.add(prompt, length)
+        if index > start and not fits(index + 1 - start, tokens + added):
+            waves.append((range(start, index), tokens))
+            distinct, start, tokens = DistinctTokens(), index, 0
+            added = distinct.add(prompt, length)
+        tokens += added
+    waves.append((range(start, len(prompts)), tokens))
+    return waves
+
+
+def megabytes(count: int) -> str:
+    """Write a number of bytes as megabytes, rounded up."""
+    return f"{-(-count // 10**6)} MB"
+
+
+def _refuse_if_too_large(needed: int, memory_bytes: int) -> None:
+    if needed > memory_bytes:
+        raise CapacityError(
+            f"this run needs {megabytes(needed)} of memory and may use "
+            f"{megabytes(memory_bytes)}; allow more with --memory, or use shorter "
+            "prompts"
+        )
