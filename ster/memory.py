@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from pathlib import Path
+
+from ster.errors import UsageError
+from ster.text import quoted
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
@@ -13,8 +17,29 @@ CGROUP = Path("/sys/fs/cgroup")
 SHARE = 0.75
 
 
-def usable_memory() -> int:
-    """Return how many bytes a run may take by default: a share of what is free."""
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def parse_memory(text: str) -> int:
+    """Read a size such as ``800M``, ``4GB``, ``1.5 GiB`` or a number of bytes.
+
+    Raises:
+        UsageError: It is no size, or no more than zero.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?|)b?", text.strip().lower(), re.A)
+    size = 0
+    if found:
+        size = int(float(found[1]) * (_UNITS | _BINARY_UNITS)[found[2]])
+    if size <= 0:
+        raise UsageError(
+            f"invalid memory size {quoted(text)}; expected one such as 800M or 4G"
+        )
+    return size
+
+
+def free_memory() -> int:
+    """Return how many more bytes a run may take by default: a share of the free."""
     return int(SHARE * min(_available(), _container_limit()))
 
 

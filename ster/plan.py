@@ -30,8 +30,8 @@ class ExtractionPlan:
         num_prompt_tokens: Tokens of all prompts, before any is shared.
         num_blocks: Blocks that run: up to the highest requested layer.
         resident: The blocks' weights stay in memory from wave to wave.
-        peak_bytes: Memory beyond what the process holds already.
-        memory_bytes: The limit that was planned for, counted likewise.
+        peak_bytes: Memory of the whole process.
+        memory_bytes: The limit that was planned for.
     """
 
     waves: tuple[range, ...]
@@ -49,12 +49,13 @@ class ExtractionPlan:
 
     def __str__(self) -> str:
         """Describe the plan in one line, for ``--verbose``."""
-        weights = "resident" if self.resident else "read once per wave"
+        weights = "resident" if self.resident else "read for each wave"
+        waves = "one wave" if len(self.waves) == 1 else f"{len(self.waves)} waves"
         return (
             f"plan: {sum(map(len, self.waves))} prompts, "
             f"{self.num_prompt_tokens} tokens, {self.num_tokens} distinct; "
             f"{self.num_blocks} blocks, weights {weights}; "
-            f"{len(self.waves)} waves; peak {megabytes(self.peak_bytes)} of "
+            f"{waves}; peak {megabytes(self.peak_bytes)} of "
             f"{megabytes(self.memory_bytes)} that may be used"
         )
 
@@ -66,6 +67,7 @@ def plan_extraction(
     num_blocks: int,
     num_layers: int,
     footprint: Footprint,
+    held_bytes: int,
     memory_bytes: int,
     keep_resident: bool,
 ) -> ExtractionPlan:
@@ -77,7 +79,8 @@ def plan_extraction(
         num_blocks: Blocks to run.
         num_layers: Layers whose rows are kept.
         footprint: What the decoder takes.
-        memory_bytes: What the run may take beyond what the process holds already.
+        held_bytes: What the process holds already.
+        memory_bytes: What it may hold.
         keep_resident: Keep the blocks where they fit, even for one wave: another run
             will follow.
 
@@ -85,7 +88,7 @@ def plan_extraction(
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
     row_bytes = num_layers * footprint.row_bytes
-    streamed_bytes = footprint.fixed_bytes + footprint.open_bytes
+    streamed_bytes = held_bytes + footprint.fixed_bytes + footprint.open_bytes
     resident_bytes = streamed_bytes + num_blocks * footprint.block_bytes
 
     def peak(weights: int, num_prompts: int, num_tokens: int) -> int:

@@ -20,7 +20,7 @@ from ster.checkpoint.resolve import CheckpointFiles, open_files
 from ster.checkpoint.tensors import PREFIX, extraction_shapes
 from ster.checkpoint.tokenizer import Encoder, load_encoder
 from ster.checkpoint.weights import open_weights
-from ster.decoder.contract import Decoder, Footprint
+from ster.decoder.contract import Decoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device, implementation
 from ster.decoder.rope import rotary_length
 from ster.documents.activations import Activations, ActivationWriter
@@ -28,7 +28,7 @@ from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError, PromptError
 from ster.extraction import extract_rows
 from ster.layers import check_layers, parse_layers
-from ster.memory import held_memory, usable_memory
+from ster.memory import free_memory, held_memory
 from ster.plan import ExtractionPlan, plan_extraction
 from ster.reporting import Progress, QuietReporter, Reporter
 
@@ -59,7 +59,7 @@ def load(
         ``off``
             encodes raw text.
         revision: Branch, tag or commit on the Hub.
-        memory: Bytes that a run may take; a share of what is free where it is not
+        memory: Bytes that the process may take; a share of what is free where it is not
         given.
         reporter: Hears of notes and progress. By default warnings become Python
         warnings
@@ -98,6 +98,7 @@ def open_runtime(
     reporter: Reporter,
     memory: int | None = None,
     layers: Layers = "all",
+    verbose: bool = False,
 ) -> Runtime:
     """Load a checkpoint whose device is checked, and a selection of layers with it.
 
@@ -121,6 +122,7 @@ def open_runtime(
         precision=precision,
         memory=memory,
         reporter=reporter,
+        verbose=verbose,
     )
 
 
@@ -161,6 +163,7 @@ class Runtime:
         precision: str,
         memory: int | None,
         reporter: Reporter,
+        verbose: bool,
     ) -> None:
         self.config = config
         self.device = device
@@ -169,6 +172,7 @@ class Runtime:
         self._encoder = encoder
         self._memory = memory
         self._reporter = reporter
+        self._verbose = verbose
         # A resident decoder and the number of its blocks, kept from run to run.
         self._kept: tuple[int, Decoder[Any]] | None = None
 
@@ -262,22 +266,29 @@ class Runtime:
             precision=self.precision,
             longest_prompt=max(map(len, token_ids)),
         )
+        held_bytes = held_memory()
+        # Blocks kept from an earlier run are used again, or dropped for this one.
+        kept_bytes = self._kept[0] * footprint.block_bytes if self._kept else 0
         plan = plan_extraction(
             token_ids,
             [rotary_length(self.config.rope, len(ids)) for ids in token_ids],
             num_blocks=selected[-1] + 1,
             num_layers=len(selected),
             footprint=footprint,
-            memory_bytes=self._room(footprint),
+            held_bytes=held_bytes - kept_bytes,
+            memory_bytes=self._memory_limit(held_bytes),
             keep_resident=keep,
         )
+        if self._verbose:
+            self._reporter.note(str(plan))
         return _Run(prompts=checked, token_ids=token_ids, layers=selected, plan=plan)
 
-    def _room(self, footprint: Footprint) -> int:
-        """Count what a run may take; blocks kept from an earlier run are part of it."""
-        given = self._memory
-        room = usable_memory() if given is None else given - held_memory()
-        return room + (self._kept[0] * footprint.block_bytes if self._kept else 0)
+    def _memory_limit(self, held_bytes: int) -> int:
+        """Return how many bytes the process may hold."""
+        if self._memory is not None:
+            return self._memory
+        device_memory = implementation(self.device).device_memory()
+        return held_bytes + min(free_memory(), device_memory)
 
     def _check_tokens(self, token_ids: Sequence[Sequence[int]]) -> None:
         """Refuse ids that the embedding lacks; warn past the trained length."""

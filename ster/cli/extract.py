@@ -13,13 +13,16 @@ from ster.cli.options import (
     ChatTemplate,
     Device,
     Layers,
+    Memory,
     Model,
     Precision,
     Revision,
     Text,
+    Verbose,
 )
 from ster.cli.progress import open_reporter
 from ster.errors import OutputError
+from ster.memory import parse_memory
 
 Input = Annotated[
     str,
@@ -50,6 +53,8 @@ def extract(
     precision: Precision = "f32",
     chat_template: ChatTemplate = "auto",
     layers: Layers = "all",
+    memory: Memory = None,
+    verbose: Verbose = False,
     text: Text = False,
 ) -> str:
     """Write the residual stream at the last token of every prompt, as JSON.
@@ -73,6 +78,8 @@ def extract(
             revision=revision,
             reporter=reporter,
             layers=layers,
+            memory=None if memory is None else parse_memory(memory),
+            verbose=verbose,
         )
         runtime.write_activations(prompts, output_path, layers=layers)
     return render(output_path, text=text)

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ster.cli.streams import write_stderr
 from ster.errors import UsageError
+from ster.memory import parse_memory
 from ster.text import quoted
 
 TEXT = "ster.text"
@@ -28,6 +29,13 @@ def _check_chat_template(word: str) -> str:
             f"unknown chat template mode {quoted(word)}; expected auto or off"
         )
     return word
+
+
+def _check_memory(size: str | None) -> str | None:
+    """Refuse what is no size of memory."""
+    if size is not None:
+        parse_memory(size)
+    return size
 
 
 Model = Annotated[
@@ -72,6 +80,20 @@ ChatTemplate = Annotated[
         help="auto applies the model's own chat template where it has one; off encodes "
         "raw text.",
     ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="<SIZE>",
+        callback=_check_memory,
+        help="Most memory that the run may take, such as 800M or 4G; three quarters of "
+        "what is free unless given.",
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", help="Say on stderr how the run is planned."),
 ]
 Layers = Annotated[
     str,

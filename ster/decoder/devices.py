@@ -26,6 +26,9 @@ class Implementation(Protocol):
     def check_available(self, device: str) -> None:
         """Refuse a device that is not to be had here."""
 
+    def device_memory(self) -> int:
+        """Return how many bytes the device lets a process use."""
+
     def footprint(
         self, config: DecoderConfig, *, precision: str, longest_prompt: int
     ) -> Footprint:

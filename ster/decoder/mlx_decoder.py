@@ -57,6 +57,13 @@ def check_available(device: str) -> None:
         raise DeviceError(f"failed to initialize {spelled} device", error) from error
 
 
+def device_memory() -> int:
+    """Return how much memory the device lets a process use, as far as it says."""
+    known = mx.device_info()
+    sizes = ("max_recommended_working_set_size", "memory_size", "total_memory")
+    return next((int(known[name]) for name in sizes if name in known), 2**62)
+
+
 def footprint(
     config: DecoderConfig, *, precision: str, longest_prompt: int
 ) -> Footprint:
@@ -68,8 +75,9 @@ def footprint(
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
     return Footprint(
         block_bytes=width * values,
-        # As stored, at the run's width, stacked, and widened for the products.
-        open_bytes=(2 * width + 8) * values,
+        # As stored, at the run's width, stacked, and widened for the products; and the
+        # next block as stored.
+        open_bytes=(2 * width + 12) * values,
         token_bytes=4 * (stream + 4 * config.intermediate_size) + INDEX_BYTES,
         row_bytes=4 * config.hidden_size,
         fixed_bytes=4 * 2 * scores + CACHE_BYTES,
@@ -118,7 +126,10 @@ class MLXDecoder:
         self._tensors = tensors
         self._dtype = dtype
         self._device = device
-        self._resident: dict[int, MLXBlock] | None = {} if resident else None
+        self._resident = resident
+        # Blocks that are open: all where they are resident, else this and the next.
+        self._blocks: dict[int, MLXBlock] = {}
+        self._layer = 0
         mx.set_cache_limit(CACHE_BYTES)
 
     @property
@@ -137,15 +148,13 @@ class MLXDecoder:
     @contextmanager
     def block(self, layer: int) -> Iterator[MLXBlock]:
         """Open a block; see ``contract.Decoder``."""
-        if self._resident is not None and layer in self._resident:
-            yield self._resident[layer]
-            return
-        BlockWeights(self._tensors, layer + 1, self._dtype).prefetch()
-        with mx.stream(self._device):
-            block = self._open(BlockWeights(self._tensors, layer, self._dtype))
-        if self._resident is not None:
-            self._resident[layer] = block
-        yield block
+        self._layer = layer
+        self._open(layer)
+        try:
+            yield self._blocks[layer]
+        finally:
+            if not self._resident:
+                del self._blocks[layer]
 
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[mx.array]:
         """Copy what belongs to a stream to the device, once for all blocks."""
@@ -172,14 +181,27 @@ class MLXDecoder:
         """Finish the pending work and copy rows out as f32."""
         with mx.stream(self._device):
             read = hidden[_indices(rows)].astype(mx.float32)
-            mx.eval(hidden, read)
+        self._finish(hidden, read)
         return np.array(read)
 
     def materialize(self, hidden: mx.array) -> None:
         """Finish the pending work on a stream."""
-        mx.eval(hidden)
+        self._finish(hidden)
 
-    def _open(self, weights: BlockWeights) -> MLXBlock:
+    def _finish(self, *arrays: mx.array) -> None:
+        """Evaluate, and read the next block off the disk while the device works."""
+        mx.async_eval(*arrays)  # type: ignore[no-untyped-call] # mlx has no types here
+        self._open(self._layer + 1)
+        mx.eval(*arrays)
+
+    def _open(self, layer: int) -> None:
+        """Copy a block's weights to the device, if the run has that block."""
+        weights = BlockWeights(self._tensors, layer, self._dtype)
+        if weights.names and layer not in self._blocks:
+            with mx.stream(self._device):
+                self._blocks[layer] = self._make_block(weights)
+
+    def _make_block(self, weights: BlockWeights) -> MLXBlock:
         def norm(name: str) -> RMSNorm:
             weight = weights.vector(f"{name}.weight")
             return RMSNorm(weight=weight, eps=self.config.rms_norm_eps)
@@ -218,10 +240,10 @@ class BlockWeights:
         }
         self._dtype = dtype
 
-    def prefetch(self) -> None:
-        """Have the system read the block's pages in the background."""
-        for tensor in self._tensors.values():
-            tensor.prefetch()
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the tensors that there are."""
+        return frozenset(self._tensors)
 
     def vector(self, name: str) -> mx.array:
         """Read a bias or a norm's weight, rounded but kept wide: it is small."""

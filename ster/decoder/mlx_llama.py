@@ -23,6 +23,9 @@ from ster.decoder.contract import Wave
 
 # Scores of one attention batch, over all heads: what an unfused kernel materialises.
 MAX_SCORES = 1 << 25
+# Multiplications of one product of the feed-forward part: a fraction of a second on the
+# slowest of these GPUs, so that no command keeps the screen waiting.
+MAX_PRODUCT = 1 << 38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,5 +214,8 @@ class MLXBlock:
         """Add attention and feed-forward part, rounding each sum to the stream."""
         resid = hidden.astype(mx.float32) + self.self_attn.o_proj(context)
         resid = resid.astype(hidden.dtype).astype(mx.float32)
-        resid = resid + self.mlp(self.post_attention_layernorm(resid))
-        return resid.astype(hidden.dtype)
+        values = self.config.hidden_size * 2 * self.config.intermediate_size
+        step = max(1, MAX_PRODUCT // values)
+        pieces = [resid[at : at + step] for at in range(0, len(resid), step)]
+        pieces = [p + self.mlp(self.post_attention_layernorm(p)) for p in pieces]
+        return mx.concatenate(pieces).astype(hidden.dtype)
