@@ -36,6 +36,7 @@ class AttentionBatch(Generic[Array]):
     Args:
         queries: Which queries, (num_groups, num_queries); padding repeats a query.
         keys: Stream rows of their keys, (num_groups, num_keys); padding repeats a row.
+            None is all rows, for one group.
         query_positions: (num_groups, num_queries).
         key_positions: (num_groups, num_keys); padding stands after every query.
 
@@ -44,7 +45,7 @@ class AttentionBatch(Generic[Array]):
     """
 
     queries: Array
-    keys: Array
+    keys: Array | None
     query_positions: Array
     key_positions: Array
 
@@ -64,6 +65,18 @@ class Attention(Generic[Array]):
     batches: tuple[AttentionBatch[Array], ...]
     order: Array
     window: int | None
+
+
+def next_token_attention(position: int, window: int | None) -> Attention[Ints]:
+    """Let one token at a position see all that the cache holds, itself included."""
+    first = np.zeros((1, 1), np.int64)
+    batch = AttentionBatch(
+        queries=first,
+        keys=None,
+        query_positions=first + position,
+        key_positions=np.arange(position + 1)[None],
+    )
+    return Attention(rows=None, batches=(batch,), order=first[0], window=window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +101,8 @@ def plan_attention(
     Args:
         packed: The stream.
         window: The layer's sliding window.
-        max_pairs: Most query-key pairs in one batch; ``MIN_QUERIES`` may exceed it.
+        max_pairs: Most query-key pairs in one batch, padding included; a piece of
+            ``MIN_QUERIES`` may exceed it.
         rows: The rows whose results are wanted, ascending and distinct; None is all.
     """
     shapes: dict[tuple[int, int], list[_Group]] = defaultdict(list)
@@ -121,7 +135,7 @@ def _groups(
         if rows is not None:
             first = int(np.searchsorted(rows, segment.start))
             wanted = rows[first : np.searchsorted(rows, segment.stop)]
-        step = min(MAX_QUERIES, max(MIN_QUERIES, max_pairs // len(chain)))
+        step = _step(len(chain), max_pairs)
         for at in range(0, len(wanted), step):
             queries = wanted[at : at + step]
             keys = chain[: len(before) + int(queries[-1]) - segment.start + 1]
@@ -134,6 +148,12 @@ def _groups(
                 query_positions=packed.position_ids[queries],
                 key_positions=packed.position_ids[keys],
             )
+
+
+def _step(num_keys: int, max_pairs: int) -> int:
+    """Choose how many queries go together, so that padding keeps within the bound."""
+    fitting = max_pairs // _rounded(num_keys) // ROUNDING * ROUNDING
+    return min(MAX_QUERIES, max(MIN_QUERIES, fitting))
 
 
 def _pad(groups: list[_Group], num_queries: int, num_keys: int) -> AttentionBatch[Ints]:

@@ -11,8 +11,23 @@ from collections.abc import Iterable
 from ster.errors import LayerError
 from ster.text import quoted, trim
 
+Layers = str | int | Iterable[int]
+
 _LARGEST_INDEX = 2**64 - 1
 _MAX_DIGITS = len(str(_LARGEST_INDEX))
+
+
+def select_layers(layers: Layers, num_hidden_layers: int) -> tuple[int, ...]:
+    """Read a selection of layers: a ``--layers`` value, an index, or indices.
+
+    Raises:
+        LayerError: As for ``parse_layers`` and ``check_layers``.
+    """
+    if isinstance(layers, str):
+        return parse_layers(layers, num_hidden_layers)
+    # An index may also be numpy's, and what is no index is named by the check.
+    indices = layers if isinstance(layers, Iterable) else [layers]
+    return check_layers(indices, num_hidden_layers)
 
 
 def parse_layers(spec: str, num_hidden_layers: int) -> tuple[int, ...]:

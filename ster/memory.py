@@ -15,10 +15,9 @@ MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 # The rest is left to the page cache that the weights are mapped from, and to others.
 SHARE = 0.75
-
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]i?|)b?"
 
 
 def parse_memory(text: str) -> int:
@@ -27,7 +26,7 @@ def parse_memory(text: str) -> int:
     Raises:
         UsageError: It is no size, or no more than zero.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?|)b?", text.strip().lower(), re.A)
+    found = re.fullmatch(_SIZE, text.strip().lower(), re.ASCII)
     size = 0
     if found:
         size = int(float(found[1]) * (_UNITS | _BINARY_UNITS)[found[2]])
@@ -69,6 +68,17 @@ def _container_limit() -> int:
     """Return what a container's limit leaves, or more than any machine has."""
     try:
         limit = int((CGROUP / "memory.max").read_text())
-        return max(0, limit - int((CGROUP / "memory.current").read_text()))
+        held = int((CGROUP / "memory.current").read_text())
+        return max(0, limit - held + _page_cache())
     except (OSError, ValueError):
         return 2**62
+
+
+def _page_cache() -> int:
+    """Return what a container's count has of cached files, which are easily freed.
+
+    After one run they are the checkpoint, and the next could not start.
+    """
+    lines = (CGROUP / "memory.stat").read_text().splitlines()
+    counts = dict(line.split() for line in lines)
+    return int(counts.get("active_file", 0)) + int(counts.get("inactive_file", 0))

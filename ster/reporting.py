@@ -23,8 +23,7 @@ class Progress:
         num_prompts: Prompts in all.
         layer: The block that was just finished.
         num_layers: Blocks that the run goes through.
-        tokens_done: Distinct tokens through all blocks so far (a wave in work: its
-        share).
+        tokens_done: Distinct tokens through all blocks so far, counted likewise.
         num_tokens: Distinct tokens in all.
     """
 

@@ -27,14 +27,12 @@ from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError, PromptError
 from ster.extraction import extract_rows
-from ster.layers import check_layers, parse_layers
+from ster.layers import Layers, select_layers
 from ster.memory import free_memory, held_memory
 from ster.plan import ExtractionPlan, plan_extraction
 from ster.reporting import Progress, QuietReporter, Reporter
 
 __all__ = ["Runtime", "check_device", "load", "open_runtime"]
-
-Layers = str | int | Iterable[int]
 
 
 def load(
@@ -51,30 +49,15 @@ def load(
 
     Args:
         model: A directory, or the id of a model on the Hugging Face Hub.
-        device: ``cpu``, ``metal`` or ``cuda``. (``mlx-cpu`` runs MLX's own cpu backend,
-            for tests on machines without a GPU.)
-        precision: Width of weights, residual stream, keys and values: ``f32``, ``f16``,
-            or ``bf16``, which the cpu does not have.
-        chat_template: ``auto`` applies the model's own template where it has one,
-        ``off``
-            encodes raw text.
+        device: ``cpu``, ``metal`` or ``cuda``; ``mlx-cpu`` is MLX without a GPU.
+        precision: Width of weights and stream: ``f32``, ``f16``, or off cpu ``bf16``.
+        chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
         revision: Branch, tag or commit on the Hub.
-        memory: Bytes that the process may take; a share of what is free where it is not
-        given.
-        reporter: Hears of notes and progress. By default warnings become Python
-        warnings
-            and the rest is dropped.
+        memory: Bytes that the process may take; by default a share of what is free.
+        reporter: Hears of notes and progress; by default warnings become Python's.
 
     Raises:
-        SterError: Anything about the checkpoint that can be refused before its weights
-            are mapped.
-
-    Example:
-        >>> from ster import load, write_toy_checkpoint
-        >>> write_toy_checkpoint("toy")
-        >>> runtime = load("toy")
-        >>> runtime.activations(["the sea is calm ."], layers=[0, 3]).array.shape
-        (1, 2, 64)
+        SterError: Whatever can be refused before the weights are mapped.
     """
     check_device(device, precision, known=(*DEVICES, MLX_CPU))
     return open_runtime(
@@ -113,7 +96,7 @@ def open_runtime(
     files.require_tokenizer()
     files.check_weights()
     config = read_config(config_path)
-    select_layers(layers, config)
+    select_layers(layers, config.num_hidden_layers)
     return Runtime(
         files=files,
         config=config,
@@ -124,14 +107,6 @@ def open_runtime(
         reporter=reporter,
         verbose=verbose,
     )
-
-
-def select_layers(layers: Layers, config: DecoderConfig) -> tuple[int, ...]:
-    """Read a selection of layers: a ``--layers`` value, an index, or indices."""
-    if isinstance(layers, str):
-        return parse_layers(layers, config.num_hidden_layers)
-    indices = [layers] if isinstance(layers, int) else layers
-    return check_layers(indices, config.num_hidden_layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +121,13 @@ class _Run:
 
 class Runtime:
     """A checkpoint that is ready to read residual streams. Made by ``load``.
+
+    Example:
+        >>> from ster import load, write_toy_checkpoint
+        >>> write_toy_checkpoint("toy")
+        >>> runtime = load("toy")
+        >>> runtime.activations(["the sea is calm ."], layers=[0, 3]).array.shape
+        (1, 2, 64)
 
     Attributes:
         config: What the decoder is.
@@ -216,8 +198,7 @@ class Runtime:
             hidden_size) f32.
 
         Raises:
-            SterError: A prompt, a layer or a weight is refused, or the run does not
-            fit.
+            SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
         run = self._prepare(prompts, layers, keep=True)
         return Activations(
@@ -257,7 +238,7 @@ class Runtime:
 
     def _prepare(self, prompts: Iterable[str], layers: Layers, *, keep: bool) -> _Run:
         """Encode and plan, mapping nothing."""
-        selected = select_layers(layers, self.config)
+        selected = select_layers(layers, self.config.num_hidden_layers)
         checked = check_prompts(prompts)
         token_ids = self._encoder.encode(checked)
         self._check_tokens(token_ids)

@@ -14,6 +14,7 @@ from ster.checkpoint.fields import Fields
 from ster.checkpoint.rotary_config import RopeConfig, read_rope
 from ster.documents.json import read_json
 from ster.errors import ConfigError
+from ster.text import quoted
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ACTIVATIONS = ("silu", "swish")
@@ -83,9 +84,8 @@ def read_config(path: Path) -> DecoderConfig:
     """Read config.json.
 
     Raises:
-        ConfigError: The file cannot be read, is no JSON, names an architecture that
-        ster
-            does not have, or asks for something that ster does not implement.
+        ConfigError: The file cannot be read, is no JSON, or asks for something that
+            ster does not implement.
     """
     try:
         data = path.read_bytes()
@@ -146,8 +146,8 @@ def _known_family(document: dict[str, object], path: str) -> Fields:
     model_type = declared if isinstance(declared, str) else ""
     if model_type not in FAMILIES:
         raise ConfigError(
-            f'model architecture "{model_type}" is unsupported by this Ster build; use '
-            "a Hugging Face checkpoint whose model_type is one of "
+            f"model architecture {quoted(model_type)} is unsupported by this Ster "
+            "build; use a Hugging Face checkpoint whose model_type is one of "
             + ", ".join(FAMILIES)
         )
     return Fields(values=document, path=path, model_type=model_type)
@@ -169,7 +169,7 @@ def _check_activation(fields: Fields) -> None:
     if declared not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
         raise ConfigError(
-            f'{fields.path} declares hidden_act "{declared}" for its '
+            f"{fields.path} declares hidden_act {quoted(declared)} for its "
             f"{fields.model_type} feed-forward; Ster implements {known}"
         )
 

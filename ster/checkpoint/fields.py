@@ -15,6 +15,8 @@ from typing import NoReturn
 from ster.errors import ConfigError
 
 LARGEST_COUNT = 2**31 - 1
+# Past float32's range a number is infinite where it is used.
+LARGEST_NUMBER = float.fromhex("0x1.fffffep+127")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Fields:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Read a finite number above zero."""
+        """Read a number above zero that float32 can hold."""
         value = self._value(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.refuse(name, value, "a number")
@@ -62,7 +64,7 @@ class Fields:
             number = float(value)
         except OverflowError:
             number = math.inf
-        if not (math.isfinite(number) and number > 0):
+        if not 0 < number <= LARGEST_NUMBER:
             self.refuse(name, value, "a finite number above zero")
         return number
 

@@ -23,6 +23,12 @@ from ster.text import trim
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 INDEX = "model.safetensors.index.json"
+GENERATION_CONFIG = "generation_config.json"
+TOKENIZER_COMPANIONS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 
 
 class Source(Protocol):
@@ -73,16 +79,11 @@ class CheckpointFiles:
 
     def require_config(self) -> Path:
         """Return config.json."""
-        return self._require(CONFIG, "generation_config.json")
+        return self._require(CONFIG, GENERATION_CONFIG)
 
     def require_tokenizer(self) -> Path:
         """Return tokenizer.json."""
-        companions = (
-            "tokenizer_config.json",
-            "special_tokens_map.json",
-            "chat_template.jinja",
-        )
-        return self._require(TOKENIZER, *companions)
+        return self._require(TOKENIZER, *TOKENIZER_COMPANIONS)
 
     def check_weights(self) -> None:
         """Refuse a checkpoint without weights, or whose index names a missing shard.
@@ -220,6 +221,16 @@ def open_directory(path: str) -> Directory:
         raise CheckpointError(f"failed to list {path}", *causes) from error
     files = (name for name in listed if os.path.isfile(os.path.join(path, name)))
     return Directory(path=path, names=frozenset(files))
+
+
+def local_files(model: str) -> list[str]:
+    """List what a run may read of a checkpoint directory; nothing of a Hub model."""
+    if not os.path.isdir(model):
+        return []
+    directory = open_directory(model)
+    light = {CONFIG, GENERATION_CONFIG, TOKENIZER, *TOKENIZER_COMPANIONS, INDEX}
+    names = (light & directory.names) | set(directory.weights)
+    return [os.path.join(model, name) for name in sorted(names)]
 
 
 def map_sentence(num_files: int) -> str:

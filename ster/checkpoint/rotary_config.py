@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ster.checkpoint.fields import Fields
 from ster.errors import ConfigError
+from ster.text import quoted
 
 SCALINGS = ("default", "llama3", "linear", "dynamic", "yarn")
 # What transformers' Llama, Mistral, Qwen2 and Qwen3 configs assume (5.24,
@@ -89,20 +90,13 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
     Source: transformers 5.24, modeling_rope_utils.py.
     """
     scaling = _one_spelling(fields)
-    kind = _kind(scaling)
-    if kind not in SCALINGS:
-        known = ", ".join(SCALINGS)
-        raise ConfigError(
-            f'{fields.path} declares rope_scaling "{kind}"; '
-            f"Ster implements {known} rotary scaling"
-        )
-    # Partial rotation belongs to other families; half-applied it would be wrong.
-    for place in (scaling, fields):
-        if place.number("partial_rotary_factor", 1.0) != 1.0:
-            place.refuse(
-                "partial_rotary_factor", place.values["partial_rotary_factor"], "1.0"
-            )
+    kind = _known_kind(scaling)
+    _refuse_partial(scaling)
+    _refuse_partial(fields)
     theta = scaling.number("rope_theta", DEFAULT_THETA)
+    if theta <= 1.0:
+        # At one every channel would turn alike, and yarn would divide by zero.
+        scaling.refuse("rope_theta", theta, "above one")
     if kind == "default":
         return DefaultRope(theta=theta)
     if kind in ("linear", "yarn") and not scaling.has("factor"):
@@ -118,6 +112,24 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
     place = fields if fields.has("original_max_position_embeddings") else scaling
     original = place.count("original_max_position_embeddings", max_position_embeddings)
     return (_llama3 if kind == "llama3" else _yarn)(scaling, theta, factor, original)
+
+
+def _known_kind(scaling: Fields) -> str:
+    kind = _kind(scaling)
+    if kind not in SCALINGS:
+        known = ", ".join(SCALINGS)
+        raise ConfigError(
+            f"{scaling.path} declares rope_scaling {quoted(kind)}; "
+            f"Ster implements {known} rotary scaling"
+        )
+    return kind
+
+
+def _refuse_partial(place: Fields) -> None:
+    """Refuse partial rotation: other families have it, and ster would rotate all."""
+    factor = place.number("partial_rotary_factor", 1.0)
+    if factor != 1.0:
+        place.refuse("partial_rotary_factor", factor, "1.0")
 
 
 def _llama3(scaling: Fields, theta: float, factor: float, original: int) -> Llama3Rope:
@@ -197,10 +209,12 @@ def _check_agreement(fields: Fields, old: Fields, new: Fields) -> None:
     kinds = _kind(old), _kind(new)
     if kinds[0] != kinds[1]:
         raise fields.error(
-            f'`rope_scaling` is "{kinds[0]}", but `rope_parameters` is "{kinds[1]}"'
+            f"`rope_scaling` is {quoted(kinds[0])}, but "
+            f"`rope_parameters` is {quoted(kinds[1])}"
         )
     for name in sorted(old.values.keys() & new.values.keys() - {"type", "rope_type"}):
-        if old.values[name] != new.values[name]:
+        both = old.has(name) and new.has(name)
+        if both and old.values[name] != new.values[name]:
             raise fields.error(
                 f"`rope_scaling.{name}` is {_shown(old.values[name])}, but "
                 f"`rope_parameters.{name}` is {_shown(new.values[name])}"

@@ -6,10 +6,12 @@ Names are the checkpoint's own; both decoders use them, so there is no rename ta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from ster.checkpoint.config import DecoderConfig
 
+Tensor = TypeVar("Tensor")
 Shapes = dict[str, tuple[int, ...]]
 
 # A model saved with its head has this in front of every name but the head's; one saved
@@ -29,9 +31,28 @@ def extraction_shapes(config: DecoderConfig, layers: Iterable[int]) -> Shapes:
     return shapes
 
 
+def generation_shapes(config: DecoderConfig) -> Shapes:
+    """List what generation reads: every block, final norm and head."""
+    shapes = extraction_shapes(config, range(config.num_hidden_layers))
+    shapes[NORM] = (config.hidden_size,)
+    if not config.tie_word_embeddings:
+        shapes[HEAD] = (config.vocab_size, config.hidden_size)
+    return shapes
+
+
 def layer_prefix(layer: int) -> str:
     """Return what the names of one block's tensors begin with."""
     return f"layers.{layer}."
+
+
+def group_by_layer(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Collect each block's tensors by their names within the block."""
+    groups: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("layers."):
+            _, layer, bare = name.split(".", 2)
+            groups.setdefault(int(layer), {})[bare] = tensor
+    return groups
 
 
 def block_shapes(config: DecoderConfig) -> Shapes:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from ster.checkpoint.tensors import PREFIX, Shapes
+from ster.checkpoint.tensors import HEAD, PREFIX, Shapes
 from ster.errors import WeightsError
 
 # numpy has no bfloat16: those are held as the 16 bits they are.
@@ -56,9 +56,12 @@ class StoredTensor:
 
     def part(self, start: int, stop: int) -> StoredTensor:
         """Return some rows; nothing is copied."""
-        data = self.data[start:stop]
-        first = self.start + start * (self.data.nbytes // len(self.data))
-        return StoredTensor(data=data, dtype=self.dtype, file=self.file, start=first)
+        return StoredTensor(
+            data=self.data[start:stop],
+            dtype=self.dtype,
+            file=self.file,
+            start=self.start + self.data[:start].nbytes,
+        )
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Gather some rows as f32; only their pages are touched."""
@@ -95,15 +98,16 @@ def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTenso
 
     Raises:
         WeightsError: A file is damaged; a tensor is missing, of another shape or type,
-        or
-            present though the config gives it no place. Each is named.
+            or present though the config gives it no place. Each is named.
     """
     try:
         entries = _read_headers(files)
         prefix = PREFIX if any(name.startswith(PREFIX) for name in entries) else ""
         _refuse_unexpected(entries, shapes, prefix)
         return {
-            name: _find(entries, prefix + name, shape) for name, shape in shapes.items()
+            # The head stands beside the model, not in it.
+            name: _find(entries, name if name == HEAD else prefix + name, shape)
+            for name, shape in shapes.items()
         }
     except WeightsError as error:
         count = f"failed to map {len(files)} model weight files"

@@ -19,6 +19,13 @@ from ster.cli.signals import Stopped, ignore_signals, stop_on_signals
 from ster.cli.streams import open_missing_streams, write_stderr, write_stdout
 from ster.errors import SterError
 
+# Names in a checkpoint are a stranger's words, and could steer the terminal.
+_CONTROLS = {
+    code: f"\\u{{{code:x}}}"
+    for code in (*range(0x20), *range(0x7F, 0xA0))
+    if chr(code) not in "\t\n"
+}
+
 
 def main() -> NoReturn:
     """Run the command line and exit."""
@@ -65,7 +72,7 @@ def error_text(error: SterError) -> str:
     for number, cause in enumerate(error.causes):
         label = f"{number:>5}: " if len(error.causes) > 1 else "    "
         lines.append(label + cause.replace("\n", "\n" + " " * len(label)))
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).translate(_CONTROLS) + "\n"
 
 
 def unexpected(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -63,11 +64,12 @@ def extract(
     norm. Prints the path of the document.
     """
     # Late, so that `ster --help` does not wait for the array libraries.
+    from ster.checkpoint.resolve import local_files
     from ster.documents.prompts import read_prompt_set
     from ster.runtime import check_device, open_runtime
 
     check_device(device, precision)
-    refuse_same_file(input_path, output_path)
+    refuse_same_file([input_path], output_path)
     prompts = read_prompt_set(input_path)
     with open_reporter() as reporter:
         runtime = open_runtime(
@@ -81,18 +83,22 @@ def extract(
             memory=None if memory is None else parse_memory(memory),
             verbose=verbose,
         )
+        refuse_same_file(local_files(model), output_path)
         runtime.write_activations(prompts, output_path, layers=layers)
     return render(output_path, text=text)
 
 
-def refuse_same_file(input_path: str, output_path: str) -> None:
-    """Refuse to write over the document that the run reads.
+def refuse_same_file(input_paths: Iterable[str], output_path: str) -> None:
+    """Refuse to write over a file that the run reads.
 
     Devices are not meant: a terminal is often both.
     """
-    try:
-        source, target = os.stat(input_path), os.stat(output_path)
-    except (OSError, ValueError):
-        return
-    if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
-        raise OutputError(f"failed to write {output_path}", "it is this run's input")
+    for path in input_paths:
+        try:
+            source, target = os.stat(path), os.stat(output_path)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
+            raise OutputError(
+                f"failed to write {output_path}", "it is this run's input"
+            )

@@ -61,19 +61,34 @@ class Footprint:
     fixed_bytes: int
 
 
+class Cache(Protocol[Array]):
+    """The keys and values of one layer, for generation; at the run's precision."""
+
+    def append(self, keys: Array, values: Array) -> tuple[Array, Array]:
+        """Add new tokens' keys and values; return those of all tokens so far.
+
+        All are (num_tokens, num_key_value_heads, head_dim). What is held already is not
+        copied at every call.
+        """
+        ...
+
+
 class Block(Protocol[Array]):
     """One block with its weights: attention and feed-forward part."""
 
-    def __call__(self, hidden: Array, wave: Wave[Array]) -> Array:
+    def __call__(
+        self, hidden: Array, wave: Wave[Array], cache: Cache[Array] | None = None
+    ) -> Array:
         """Run the block.
 
         Args:
             hidden: resid_pre, (num_tokens, hidden_size), at the run's precision.
             wave: What belongs to the stream.
+            cache: Holds the tokens before; the attention's keys are rows of it.
 
         Returns:
             resid_post of the rows that ``wave.attention`` wants, (num_queries,
-            hidden_size), at the run's precision. ``hidden`` is not changed.
+            hidden_size), at the run's precision. Nothing changes but the cache.
         """
         ...
 
@@ -102,6 +117,18 @@ class Decoder(Protocol[Array]):
         """Open a block; its weights live as long as the ``with``, unless resident."""
         ...
 
+    def unembed(self, hidden: Array) -> NDArray[np.float32]:
+        """Apply final norm and head: logits, (num_tokens, vocab_size) f32."""
+        ...
+
+    def make_caches(self) -> list[Cache[Array]]:
+        """Make an empty cache for every layer."""
+        ...
+
+    def steer(self, hidden: Array, delta: NDArray[np.float32]) -> Array:
+        """Add a vector, rounded to the run's precision, to every row."""
+        ...
+
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Array]:
         """Bring what belongs to a stream into the decoder's own arrays."""
         ...
@@ -113,6 +140,7 @@ class Decoder(Protocol[Array]):
     def materialize(self, hidden: Array) -> None:
         """Finish the pending work on a stream.
 
-        Once per block: a lazy evaluation would otherwise hold every weight.
+        Once per block: a lazy evaluation would otherwise hold every weight that is
+        opened and closed.
         """
         ...

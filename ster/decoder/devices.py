@@ -15,8 +15,7 @@ from ster.text import quoted
 
 DEVICES = ("cpu", "metal", "cuda")
 PRECISIONS = ("f32", "f16", "bf16")
-# MLX's own cpu backend: the MLX decoder where there is no GPU. Not for the command
-# line.
+# MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
 
 

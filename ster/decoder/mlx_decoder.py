@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
@@ -16,14 +17,15 @@ from numpy.typing import NDArray
 
 from ster.attention import MIN_QUERIES, Attention, AttentionBatch
 from ster.checkpoint.config import DecoderConfig
-from ster.checkpoint.tensors import EMBEDDING, block_values, layer_prefix
+from ster.checkpoint.tensors import EMBEDDING, HEAD, NORM, block_values, group_by_layer
 from ster.checkpoint.weights import StoredTensor
-from ster.decoder.contract import Decoder, Footprint, Wave
+from ster.decoder.contract import Cache, Decoder, Footprint, Wave
 from ster.decoder.mlx_llama import (
     MAX_SCORES,
     MLP,
     Linear,
     MLXBlock,
+    MLXCache,
     RMSNorm,
     SelfAttention,
 )
@@ -124,6 +126,7 @@ class MLXDecoder:
     ) -> None:
         self.config = config
         self._tensors = tensors
+        self._layers = group_by_layer(tensors)
         self._dtype = dtype
         self._device = device
         self._resident = resident
@@ -142,8 +145,36 @@ class MLXDecoder:
         embedding = self._tensors[EMBEDDING]
         with mx.stream(self._device):
             rows = mx.array(embedding.take(token_ids)).astype(self._dtype)
-        embedding.release()
+        if not self._resident:
+            embedding.release()
         return rows
+
+    def unembed(self, hidden: mx.array) -> NDArray[np.float32]:
+        """Apply final norm and head; see ``contract.Decoder``."""
+        with mx.stream(self._device):
+            norm, head = self._head
+            logits = head(norm(hidden.astype(mx.float32)))
+        mx.eval(logits)
+        return np.array(logits)
+
+    @cached_property
+    def _head(self) -> tuple[RMSNorm, Linear]:
+        weights = BlockWeights(self._tensors, self._dtype)
+        head = EMBEDDING if self.config.tie_word_embeddings else HEAD
+        norm = RMSNorm(weight=weights.vector(NORM), eps=self.config.rms_norm_eps)
+        return norm, Linear(weight=weights.read(head), bias=None)
+
+    def make_caches(self) -> list[Cache[mx.array]]:
+        """Make an empty cache for every layer."""
+        width = self.config.num_key_value_heads, self.config.head_dim
+        with mx.stream(self._device):
+            layers = range(self.config.num_hidden_layers)
+            return [MLXCache(width, self._dtype) for _ in layers]
+
+    def steer(self, hidden: mx.array, delta: NDArray[np.float32]) -> mx.array:
+        """Add a vector to every row; see ``contract.Decoder``."""
+        with mx.stream(self._device):
+            return hidden + mx.array(delta).astype(hidden.dtype)
 
     @contextmanager
     def block(self, layer: int) -> Iterator[MLXBlock]:
@@ -159,19 +190,13 @@ class MLXDecoder:
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[mx.array]:
         """Copy what belongs to a stream to the device, once for all blocks."""
         with mx.stream(self._device):
-            batches = [
-                AttentionBatch(
-                    **{f.name: _indices(getattr(batch, f.name)) for f in fields(batch)}
-                )
-                for batch in attention.batches
-            ]
             rows = attention.rows
             return Wave(
                 cos=mx.array(rotary.cos),
                 sin=mx.array(rotary.sin),
                 attention=Attention(
                     rows=None if rows is None else _indices(rows),
-                    batches=tuple(batches),
+                    batches=tuple(map(_to_device, attention.batches)),
                     order=_indices(attention.order),
                     window=attention.window,
                 ),
@@ -196,8 +221,8 @@ class MLXDecoder:
 
     def _open(self, layer: int) -> None:
         """Copy a block's weights to the device, if the run has that block."""
-        weights = BlockWeights(self._tensors, layer, self._dtype)
-        if weights.names and layer not in self._blocks:
+        if layer in self._layers and layer not in self._blocks:
+            weights = BlockWeights(self._layers[layer], self._dtype)
             with mx.stream(self._device):
                 self._blocks[layer] = self._make_block(weights)
 
@@ -226,49 +251,46 @@ class MLXDecoder:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class BlockWeights:
-    """One block's weights: mapped, rounded to the run's precision, on the device."""
+    """Reads weights: mapped, rounded to the run's precision, on the device."""
 
-    def __init__(
-        self, tensors: Mapping[str, StoredTensor], layer: int, dtype: mx.Dtype
-    ) -> None:
-        prefix = layer_prefix(layer)
-        self._tensors = {
-            name.removeprefix(prefix): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
-        self._dtype = dtype
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Return the tensors that there are."""
-        return frozenset(self._tensors)
+    tensors: Mapping[str, StoredTensor]
+    dtype: mx.Dtype
 
     def vector(self, name: str) -> mx.array:
         """Read a bias or a norm's weight, rounded but kept wide: it is small."""
-        return self._read(name).astype(mx.float32)
+        return self.read(name).astype(mx.float32)
 
     def linear(self, part: str, *names: str) -> Linear:
         """Read projections, stacked into one."""
         biases = [f"{part}.{name}.bias" for name in names]
         return Linear(
             weight=mx.concatenate(
-                [self._read(f"{part}.{name}.weight") for name in names]
+                [self.read(f"{part}.{name}.weight") for name in names]
             ),
             bias=mx.concatenate([self.vector(bias) for bias in biases])
-            if biases[0] in self._tensors
+            if biases[0] in self.tensors
             else None,
         )
 
-    def _read(self, name: str) -> mx.array:
+    def read(self, name: str) -> mx.array:
         """Copy a tensor to the device as it is stored, and convert it there."""
-        stored = self._tensors[name]
+        stored = self.tensors[name]
         array = mx.array(stored.data)
         stored.release()
         if stored.dtype == "BF16":
             array = array.view(mx.bfloat16)
-        return array.astype(self._dtype)
+        return array.astype(self.dtype)
+
+
+def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:
+    return AttentionBatch(
+        queries=_indices(batch.queries),
+        keys=None if batch.keys is None else _indices(batch.keys),
+        query_positions=_indices(batch.query_positions),
+        key_positions=_indices(batch.key_positions),
+    )
 
 
 def _indices(values: Ints) -> mx.array:

@@ -19,7 +19,7 @@ import mlx.core as mx
 
 from ster.attention import Attention, AttentionBatch
 from ster.checkpoint.config import DecoderConfig
-from ster.decoder.contract import Wave
+from ster.decoder.contract import Cache, Wave
 
 # Scores of one attention batch, over all heads: what an unfused kernel materialises.
 MAX_SCORES = 1 << 25
@@ -97,12 +97,18 @@ def attend(
     groups, num_queries = batch.queries.shape
     out = mx.fast.scaled_dot_product_attention(
         q[batch.queries].swapaxes(1, 2),
-        k[batch.keys].astype(mx.float32).swapaxes(1, 2),
-        v[batch.keys].astype(mx.float32).swapaxes(1, 2),
+        _gather(k, batch.keys).swapaxes(1, 2),
+        _gather(v, batch.keys).swapaxes(1, 2),
         scale=q.shape[-1] ** -0.5,
         mask=visible(batch, window)[:, None],
     )
     return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
+
+
+def _gather(rows: mx.array, indices: mx.array | None) -> mx.array:
+    """Take each group's keys or values as f32; None is all of them, for one group."""
+    taken = rows[None] if indices is None else rows[indices]
+    return taken.astype(mx.float32)
 
 
 def visible(batch: AttentionBatch[mx.array], window: int | None) -> mx.array:
@@ -172,6 +178,39 @@ class MLP:
         return self.down_proj(silu(gate) * up)
 
 
+class MLXCache:
+    """One layer's keys and values in arrays that grow by whole steps.
+
+    Args:
+        width: Number of key heads and width of a head.
+        dtype: The stream's width.
+    """
+
+    STEP = 256
+
+    def __init__(self, width: tuple[int, int], dtype: mx.Dtype) -> None:
+        self._keys = mx.zeros((0, *width), dtype)
+        self._values = mx.zeros((0, *width), dtype)
+        self._length = 0
+
+    def append(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Add tokens; see ``contract.Cache``."""
+        start, stop = self._length, self._length + len(keys)
+        if stop > len(self._keys):
+            self._keys = self._grown(self._keys, stop)
+            self._values = self._grown(self._values, stop)
+        # MLX writes in place what nothing else holds.
+        self._keys[start:stop], self._values[start:stop] = keys, values
+        self._length = stop
+        return self._keys[:stop], self._values[:stop]
+
+    def _grown(self, held: mx.array, size: int) -> mx.array:
+        # Doubling as well, so that a long text is not copied every 256 tokens.
+        rows = max(-(-size // self.STEP) * self.STEP, 2 * len(held)) - self._length
+        room = mx.zeros((rows, *held.shape[1:]), held.dtype)
+        return mx.concatenate([held[: self._length], room])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLXBlock:
     """One block with its weights, written down to be evaluated by the loop."""
@@ -183,10 +222,17 @@ class MLXBlock:
     mlp: MLP
     device: mx.Device
 
-    def __call__(self, hidden: mx.array, wave: Wave[mx.array]) -> mx.array:
+    def __call__(
+        self,
+        hidden: mx.array,
+        wave: Wave[mx.array],
+        cache: Cache[mx.array] | None = None,
+    ) -> mx.array:
         """Run the block; see ``contract.Block``."""
         with mx.stream(self.device):
             q, k, v = self._project(hidden, wave)
+            if cache is not None:
+                k, v = cache.append(k, v)
             context = self._attend(wave.attention, q, k, v)
             rows = wave.attention.rows
             return self._finish(hidden if rows is None else hidden[rows], context)

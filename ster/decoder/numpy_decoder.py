@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ster.attention import MIN_QUERIES, Attention
 from ster.checkpoint.config import DecoderConfig
-from ster.checkpoint.tensors import EMBEDDING, block_values, layer_prefix
+from ster.checkpoint.tensors import EMBEDDING, HEAD, NORM, block_values, group_by_layer
 from ster.checkpoint.weights import StoredTensor
-from ster.decoder.contract import Decoder, Footprint, Wave
+from ster.decoder.contract import Cache, Decoder, Footprint, Wave
 from ster.decoder.numpy_llama import (
     F32,
     MAX_SCORES,
@@ -24,6 +26,7 @@ from ster.decoder.numpy_llama import (
     Hidden,
     Linear,
     NumpyBlock,
+    NumpyCache,
     RMSNorm,
     SelfAttention,
 )
@@ -104,6 +107,7 @@ class NumpyDecoder:
     ) -> None:
         self.config = config
         self._tensors = tensors
+        self._layers = group_by_layer(tensors)
         self._dtype = dtype
         self._threads = Threads()
         self._resident: dict[int, NumpyBlock] | None = {} if resident else None
@@ -117,8 +121,33 @@ class NumpyDecoder:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding = self._tensors[EMBEDDING]
         rows = rounded(embedding.take(token_ids), self._dtype)
-        embedding.release()
+        if self._resident is None:
+            embedding.release()
         return rows.astype(self._dtype, copy=False)
+
+    def unembed(self, hidden: Hidden) -> F32:
+        """Apply final norm and head; see ``contract.Decoder``."""
+        norm, head = self._head
+        return head(norm(hidden.astype(np.float32, copy=False)))
+
+    @cached_property
+    def _head(self) -> tuple[RMSNorm, Linear]:
+        weights = BlockWeights(self._tensors, self._dtype, self._threads)
+        head = EMBEDDING if self.config.tie_word_embeddings else HEAD
+        norm = RMSNorm(weight=weights.vector(NORM), eps=self.config.rms_norm_eps)
+        return norm, Linear(weight=weights.matrix(head), bias=None)
+
+    def make_caches(self) -> list[Cache[Any]]:
+        """Make an empty cache for every layer."""
+        width = self.config.num_key_value_heads, self.config.head_dim
+        layers = range(self.config.num_hidden_layers)
+        return [NumpyCache(width, self._dtype) for _ in layers]
+
+    def steer(self, hidden: Hidden, delta: F32) -> Hidden:
+        """Add a vector to every row; see ``contract.Decoder``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            steered: Hidden = hidden + delta.astype(self._dtype)
+        return steered
 
     @contextmanager
     def block(self, layer: int) -> Iterator[NumpyBlock]:
@@ -126,15 +155,17 @@ class NumpyDecoder:
         if self._resident is not None and layer in self._resident:
             yield self._resident[layer]
             return
-        weights = BlockWeights(self._tensors, layer, self._dtype, self._threads)
-        BlockWeights(self._tensors, layer + 1, self._dtype, self._threads).prefetch()
-        block = self._open(weights)
+        tensors = self._layers[layer]
+        for tensor in self._layers.get(layer + 1, {}).values():
+            tensor.prefetch()
+        block = self._open(BlockWeights(tensors, self._dtype, self._threads))
         if self._resident is not None:
             self._resident[layer] = block
             yield block
             return
         yield block
-        weights.release()
+        for tensor in tensors.values():
+            tensor.release()
 
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Any]:
         """Bring what belongs to a stream into the decoder's own arrays: they are."""
@@ -172,57 +203,36 @@ class NumpyDecoder:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class BlockWeights:
-    """One block's weights: mapped, rounded to the run's precision, as f32."""
+    """Reads weights: mapped, rounded to the run's precision, as f32."""
 
-    def __init__(
-        self,
-        tensors: Mapping[str, StoredTensor],
-        layer: int,
-        dtype: np.dtype[Any],
-        threads: Threads,
-    ) -> None:
-        prefix = layer_prefix(layer)
-        self._tensors = {
-            name.removeprefix(prefix): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
-        self._dtype = dtype
-        self._threads = threads
-
-    def prefetch(self) -> None:
-        """Have the system read the block's pages in the background."""
-        for tensor in self._tensors.values():
-            tensor.prefetch()
-
-    def release(self) -> None:
-        """Let the system take the block's pages back."""
-        for tensor in self._tensors.values():
-            tensor.release()
+    tensors: Mapping[str, StoredTensor]
+    dtype: np.dtype[Any]
+    threads: Threads
 
     def vector(self, name: str) -> F32:
         """Read a bias or a norm's weight."""
-        return rounded(self._tensors[name].as_float32().copy(), self._dtype)
+        return rounded(self.tensors[name].as_float32().copy(), self.dtype)
+
+    def matrix(self, name: str) -> F32:
+        """Read a matrix alone."""
+        return self._stack([self.tensors[name]])
 
     def linear(self, part: str, *names: str) -> Linear:
         """Read projections, stacked into one."""
         biases = [f"{part}.{name}.bias" for name in names]
-        weights = [self._tensors[f"{part}.{name}.weight"] for name in names]
+        weights = [self.tensors[f"{part}.{name}.weight"] for name in names]
         return Linear(
             weight=self._stack(weights),
             bias=np.concatenate([self.vector(bias) for bias in biases])
-            if biases[0] in self._tensors
+            if biases[0] in self.tensors
             else None,
         )
 
     def _stack(self, tensors: list[StoredTensor]) -> F32:
         """Convert matrices into one below another, in pieces on all cores."""
-        if (
-            len(tensors) == 1
-            and tensors[0].dtype == "F32"
-            and self._dtype == np.float32
-        ):
+        if len(tensors) == 1 and tensors[0].dtype == "F32" and self.dtype == np.float32:
             return tensors[0].as_float32()  # the mapped file itself
         inputs = tensors[0].data.shape[1]
         stacked = np.empty((sum(len(t.data) for t in tensors), inputs), np.float32)
@@ -235,9 +245,9 @@ class BlockWeights:
             row += len(tensor.data)
 
         def convert(piece: tuple[StoredTensor, F32]) -> None:
-            piece[1][:] = rounded(piece[0].as_float32(), self._dtype)
+            piece[1][:] = rounded(piece[0].as_float32(), self.dtype)
 
-        self._threads.map(convert, pieces)
+        self.threads.map(convert, pieces)
         for tensor in tensors:
             tensor.release()
         return stacked

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ster.attention import Attention, AttentionBatch
 from ster.checkpoint.config import DecoderConfig
-from ster.decoder.contract import Wave
+from ster.decoder.contract import Cache, Wave
 from ster.decoder.threads import Threads
 from ster.packing import Ints
 
@@ -101,7 +101,7 @@ def attend(
         (num_groups · num_queries, num_heads · head_dim), in the batch's order.
     """
     groups, num_queries = batch.queries.shape
-    num_keys = batch.keys.shape[1]
+    num_keys = batch.key_positions.shape[1]
     num_heads, head_dim = q.shape[1:]
     kv_heads = k.shape[1]
     shared = num_heads // kv_heads  # query heads that share one key head
@@ -109,8 +109,8 @@ def attend(
     queries = q[batch.queries] * head_dim**-0.5
     queries = queries.reshape(groups, num_queries, kv_heads, shared, head_dim)
     queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
-    keys = k[batch.keys].astype(np.float32, copy=False).transpose(0, 2, 3, 1)
-    values = v[batch.keys].astype(np.float32, copy=False).transpose(0, 2, 1, 3)
+    keys = _gather(k, batch.keys).transpose(0, 2, 3, 1)
+    values = _gather(v, batch.keys).transpose(0, 2, 1, 3)
     scores = (queries @ keys).reshape(groups, kv_heads, num_queries, shared, num_keys)
     hidden_keys = ~visible(batch, window)
     np.copyto(scores, -np.inf, where=hidden_keys[:, None, :, None, :])
@@ -122,6 +122,12 @@ def attend(
     out /= total
     flat: F32 = out.transpose(0, 2, 1, 3, 4).reshape(groups * num_queries, -1)
     return flat
+
+
+def _gather(rows: Hidden, indices: Ints | None) -> F32:
+    """Take each group's keys or values as f32; None is all of them, for one group."""
+    taken = rows[None] if indices is None else rows[indices]
+    return taken.astype(np.float32, copy=False)
 
 
 def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
@@ -185,6 +191,35 @@ class MLP:
         return self.down_proj(silu(gate) * up)
 
 
+class NumpyCache:
+    """One layer's keys and values in arrays that grow by doubling.
+
+    Args:
+        width: Number of key heads and width of a head.
+        dtype: The stream's width.
+    """
+
+    def __init__(self, width: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        self._keys: Hidden = np.empty((0, *width), dtype)
+        self._values = np.empty_like(self._keys)
+        self._length = 0
+
+    def append(self, keys: Hidden, values: Hidden) -> tuple[Hidden, Hidden]:
+        """Add tokens; see ``contract.Cache``."""
+        start, stop = self._length, self._length + len(keys)
+        if stop > len(self._keys):
+            self._keys = self._grown(self._keys, 2 * stop)
+            self._values = self._grown(self._values, 2 * stop)
+        self._keys[start:stop], self._values[start:stop] = keys, values
+        self._length = stop
+        return self._keys[:stop], self._values[:stop]
+
+    def _grown(self, held: Hidden, size: int) -> Hidden:
+        grown = np.empty((size, *held.shape[1:]), held.dtype)
+        grown[: self._length] = held[: self._length]
+        return grown
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumpyBlock:
     """One block with its weights, run slice by slice on a pool of threads."""
@@ -196,9 +231,13 @@ class NumpyBlock:
     mlp: MLP
     threads: Threads
 
-    def __call__(self, hidden: Hidden, wave: Wave[Any]) -> Hidden:
+    def __call__(
+        self, hidden: Hidden, wave: Wave[Any], cache: Cache[Any] | None = None
+    ) -> Hidden:
         """Run the block; see ``contract.Block``."""
         q, k, v = self._project(hidden, wave)
+        if cache is not None:
+            k, v = cache.append(k, v)
         context = self._attend(wave.attention, q, k, v)
         rows = wave.attention.rows
         return self._finish(hidden if rows is None else hidden[rows], context)

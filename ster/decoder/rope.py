@@ -50,6 +50,8 @@ def rotary_length(rope: RopeConfig, num_tokens: int) -> int:
     return 0
 
 
+# An absurd scaling leads to results that are not finite, and those are refused.
+@np.errstate(all="ignore")
 def rotary_tables(
     rope: RopeConfig,
     head_dim: int,
