@@ -7,6 +7,7 @@ residual depends on its ancestors and on nothing else.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,6 +57,18 @@ class PackedPrompts:
     def num_tokens(self) -> int:
         """Distinct tokens: the rows of the stream."""
         return len(self.token_ids)
+
+    def rows_of(self, prompt: int) -> Ints:
+        """Find the rows of one prompt's tokens, in order."""
+        last = int(self.last_rows[prompt])
+        starts = [segment.start for segment in self.segments]
+        index, stop = bisect_right(starts, last) - 1, last + 1
+        parts = []
+        while index >= 0:
+            parts.append(np.arange(self.segments[index].start, stop))
+            index = self.segments[index].parent
+            stop = self.segments[index].stop
+        return np.concatenate(parts[::-1])
 
 
 def pack_prompts(

@@ -25,6 +25,7 @@ class Progress:
         num_layers: Blocks that the run goes through.
         tokens_done: Distinct tokens through all blocks so far, counted likewise.
         num_tokens: Distinct tokens in all.
+        label: What a line says before its numbers; it also names what they count.
     """
 
     prompts_done: int
@@ -33,6 +34,7 @@ class Progress:
     num_layers: int
     tokens_done: int
     num_tokens: int
+    label: str = "extracting prompt"
 
 
 class Reporter(Protocol):

@@ -7,32 +7,30 @@ loading reads config, tokenizer and template, and the weights wait for a run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.answering import score_texts, stream_answer
 from ster.checkpoint.config import DecoderConfig, read_config
-from ster.checkpoint.resolve import CheckpointFiles, open_files
-from ster.checkpoint.tensors import PREFIX, extraction_shapes
-from ster.checkpoint.tokenizer import Encoder, load_encoder
-from ster.checkpoint.weights import open_weights
-from ster.decoder.contract import Decoder
-from ster.decoder.devices import DEVICES, MLX_CPU, check_device, implementation
-from ster.decoder.rope import rotary_length
+from ster.checkpoint.resolve import open_files
+from ster.checkpoint.tokenizer import load_encoder
+from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.prompts import check_prompts
-from ster.errors import NumericsError, PromptError
-from ster.extraction import extract_rows
-from ster.layers import Layers, select_layers
-from ster.memory import free_memory, held_memory
-from ster.plan import ExtractionPlan, plan_extraction
-from ster.reporting import Progress, QuietReporter, Reporter
+from ster.errors import DocumentError
+from ster.layers import Layers, check_layers, select_layers
+from ster.loaded import LoadedModel
+from ster.plan import ExtractionPlan
+from ster.reading import Reading, plan_reading
+from ster.reporting import QuietReporter, Reporter
+from ster.sampling import Sampling
 
 __all__ = ["Runtime", "check_device", "load", "open_runtime"]
+
+F32 = NDArray[np.float32]
 
 
 def load(
@@ -98,25 +96,28 @@ def open_runtime(
     config = read_config(config_path)
     select_layers(layers, config.num_hidden_layers)
     return Runtime(
-        files=files,
-        config=config,
-        encoder=load_encoder(files, chat_template, reporter),
-        device=device,
-        precision=precision,
-        memory=memory,
-        reporter=reporter,
-        verbose=verbose,
+        LoadedModel(
+            files=files,
+            config=config,
+            encoder=load_encoder(files, chat_template, reporter),
+            device=device,
+            precision=precision,
+            memory=memory,
+            reporter=reporter,
+            verbose=verbose,
+        )
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """An extraction that is encoded and planned; nothing is mapped yet."""
+class Steering(Protocol):
+    """What can be added to the residual stream: a vector for each of some layers."""
 
-    prompts: list[str]
-    token_ids: list[list[int]]
-    layers: tuple[int, ...]
-    plan: ExtractionPlan
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Return the layers, ascending."""
+
+    def direction(self, layer: int) -> F32:
+        """Return what is added after a layer, (hidden_size,)."""
 
 
 class Runtime:
@@ -128,50 +129,45 @@ class Runtime:
         >>> runtime = load("toy")
         >>> runtime.activations(["the sea is calm ."], layers=[0, 3]).array.shape
         (1, 2, 64)
-
-    Attributes:
-        config: What the decoder is.
-        device: Where it computes.
-        precision: The width of its weights and of its residual stream.
     """
 
-    def __init__(
-        self,
-        *,
-        files: CheckpointFiles,
-        config: DecoderConfig,
-        encoder: Encoder,
-        device: str,
-        precision: str,
-        memory: int | None,
-        reporter: Reporter,
-        verbose: bool,
-    ) -> None:
-        self.config = config
-        self.device = device
-        self.precision = precision
-        self._files = files
-        self._encoder = encoder
-        self._memory = memory
-        self._reporter = reporter
-        self._verbose = verbose
-        # A resident decoder and the number of its blocks, kept from run to run.
-        self._kept: tuple[int, Decoder[Any]] | None = None
+    def __init__(self, model: LoadedModel) -> None:
+        self._model = model
+
+    @property
+    def config(self) -> DecoderConfig:
+        """Return what the decoder is."""
+        return self._model.config
+
+    @property
+    def device(self) -> str:
+        """Return where it computes."""
+        return self._model.device
+
+    @property
+    def precision(self) -> str:
+        """Return the width of its weights and of its residual stream."""
+        return self._model.precision
 
     @property
     def model(self) -> str:
         """Return the model as it was named."""
-        return self._files.model
+        return self._model.files.model
 
     @property
     def model_revision(self) -> str | None:
         """Return the commit or the given revision that documents record."""
-        return self._files.revision
+        return self._model.files.revision
 
     @property
     def chat_template(self) -> str:
         """Return what becomes of the template: applied, absent or off."""
-        return self._encoder.chat_template
+        return self._model.encoder.chat_template
+
+    @property
+    def reporter(self) -> Reporter:
+        """Return who hears of notes and progress."""
+        return self._model.reporter
 
     def __repr__(self) -> str:
         """Show the model and how it runs."""
@@ -184,7 +180,11 @@ class Runtime:
         )
 
     def activations(
-        self, prompts: Iterable[str], layers: Layers = "all"
+        self,
+        prompts: Iterable[str],
+        layers: Layers = "all",
+        *,
+        steer: Sequence[Steering] = (),
     ) -> Activations:
         """Read the residual stream at the last token of every prompt.
 
@@ -192,6 +192,8 @@ class Runtime:
             prompts: Each becomes one user message under a chat template.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
+            steer: Added to the stream while it is read; a layer's own vector after the
+                layer has been read.
 
         Returns:
             The rows in prompt order, with ``.array`` (num_prompts, num_layers,
@@ -200,19 +202,42 @@ class Runtime:
         Raises:
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
-        run = self._prepare(prompts, layers, keep=True)
-        return Activations(
-            array=np.concatenate([rows for _, rows in self._waves(run)]),
-            layers=run.layers,
-            prompts=tuple(run.prompts),
-            model=self.model,
-            model_revision=self.model_revision,
-            hidden_size=self.config.hidden_size,
+        reading = plan_reading(
+            self._model,
+            check_prompts(prompts),
+            self._select(layers),
+            keep_resident=True,
+            deltas=sum_deltas(steer, self.config),
         )
+        return self._collect(reading)
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]], layers: Layers) -> F32:
+        """Read both sides of pairs in one pass; progress counts pairs.
+
+        Args:
+            pairs: Each a positive and a negative prompt.
+            layers: As for ``activations``.
+
+        Returns:
+            (num_pairs, 2, num_layers, hidden_size) f32.
+
+        Raises:
+            SterError: As for ``activations``.
+        """
+        reading = plan_reading(
+            self._model,
+            [side for pair in pairs for side in pair],
+            self._select(layers),
+            keep_resident=True,
+            label="reading pair",
+            prompts_per_item=2,
+        )
+        rows = self._collect(reading).array
+        return rows.reshape(len(pairs), 2, *rows.shape[1:])
 
     def write_activations(
         self,
-        prompts: Iterable[str],
+        prompts: Sequence[str],
         output: str | os.PathLike[str],
         layers: Layers = "all",
     ) -> ExtractionPlan:
@@ -224,126 +249,130 @@ class Runtime:
             SterError: As for ``activations``, or the output cannot be written. Then
                 nothing is left behind and an old document stays as it was.
         """
-        run = self._prepare(prompts, layers, keep=False)
+        selected = self._select(layers)
+        reading = plan_reading(self._model, prompts, selected, keep_resident=False)
         with ActivationWriter(
             output,
             model=self.model,
             model_revision=self.model_revision,
             hidden_size=self.config.hidden_size,
         ) as writer:
-            for wave, rows in self._waves(run):
+            for wave, rows in reading.waves():
                 for index, row in zip(wave, rows, strict=True):
-                    writer.write(run.prompts[index], run.layers, row)
-        return run.plan
+                    writer.write(reading.prompts[index], selected, row)
+        return reading.plan
 
-    def _prepare(self, prompts: Iterable[str], layers: Layers, *, keep: bool) -> _Run:
-        """Encode and plan, mapping nothing."""
-        selected = select_layers(layers, self.config.num_hidden_layers)
-        checked = check_prompts(prompts)
-        token_ids = self._encoder.encode(checked)
-        self._check_tokens(token_ids)
-        footprint = implementation(self.device).footprint(
-            self.config,
-            precision=self.precision,
-            longest_prompt=max(map(len, token_ids)),
-        )
-        held_bytes = held_memory()
-        # Blocks kept from an earlier run are used again, or dropped for this one.
-        kept_bytes = self._kept[0] * footprint.block_bytes if self._kept else 0
-        plan = plan_extraction(
-            token_ids,
-            [rotary_length(self.config.rope, len(ids)) for ids in token_ids],
-            num_blocks=selected[-1] + 1,
-            num_layers=len(selected),
-            footprint=footprint,
-            held_bytes=held_bytes - kept_bytes,
-            memory_bytes=self._memory_limit(held_bytes),
-            keep_resident=keep,
-        )
-        if self._verbose:
-            self._reporter.note(str(plan))
-        return _Run(prompts=checked, token_ids=token_ids, layers=selected, plan=plan)
+    def generate(
+        self,
+        prompt: str,
+        *,
+        steer: Sequence[Steering] = (),
+        system: str | None = None,
+        max_new_tokens: int = 128,
+        sampling: Sampling | None = None,
+    ) -> str:
+        """Answer a prompt.
 
-    def _memory_limit(self, held_bytes: int) -> int:
-        """Return how many bytes the process may hold."""
-        if self._memory is not None:
-            return self._memory
-        device_memory = implementation(self.device).device_memory()
-        return held_bytes + min(free_memory(), device_memory)
+        Args:
+            prompt: One user message under a chat template, else a text to continue.
+            steer: Added to every token's residual stream, in prompt and answer alike.
+            system: The system's message before it; needs the model's chat template.
+            max_new_tokens: At most this many.
+            sampling: How tokens are chosen; the likeliest each time unless given.
 
-    def _check_tokens(self, token_ids: Sequence[Sequence[int]]) -> None:
-        """Refuse ids that the embedding lacks; warn past the trained length."""
-        limit = self.config.max_position_embeddings
-        for number, ids in enumerate(token_ids, start=1):
-            if max(ids) >= self.config.vocab_size:
-                raise PromptError(
-                    f"failed to tokenize prompt: token id {max(ids)} of prompt {number}"
-                    f" is outside the model's vocabulary of {self.config.vocab_size}"
-                )
-            if len(ids) > limit:
-                self._reporter.warn(
-                    f"prompt {number} has {len(ids)} tokens, more than the model's "
-                    f"max_position_embeddings of {limit}; its later positions are past "
-                    "what the model was trained on"
-                )
+        Returns:
+            The answer without special tokens.
 
-    def _waves(self, run: _Run) -> Iterator[tuple[range, NDArray[np.float32]]]:
-        """Run wave by wave; yield each wave's prompts and their rows."""
-        decoder = self._decoder(run.plan)
-        for number, wave in enumerate(run.plan.waves):
-            token_ids = [run.token_ids[index] for index in wave]
-            on_block = partial(self._report, run.plan, number)
-            rows = extract_rows(decoder, token_ids, run.layers, on_block)
-            self._check_finite(rows, wave, run.layers)
-            yield wave, rows
-
-    def _decoder(self, plan: ExtractionPlan) -> Decoder[Any]:
-        """Map the weights of the plan's blocks, or take the blocks that were kept."""
-        if self._kept and self._kept[0] >= plan.num_blocks and plan.resident:
-            return self._kept[1]
-        self._kept = None
-        shapes = extraction_shapes(self.config, range(plan.num_blocks))
-        # A checkpoint saved without its head has no prefix; the index tells.
-        names = [*shapes, *(PREFIX + name for name in shapes)]
-        decoder = implementation(self.device).open_decoder(
-            self.config,
-            open_weights(self._files.weight_files(names), shapes),
-            device=self.device,
-            precision=self.precision,
-            resident=plan.resident,
-        )
-        if plan.resident:
-            self._kept = plan.num_blocks, decoder
-        return decoder
-
-    def _report(self, plan: ExtractionPlan, wave: int, layer: int) -> None:
-        """Say how far the run is; a wave in work counts by the blocks it has passed."""
-        share = (layer + 1) / plan.num_blocks
-        done = plan.waves[wave].start + int(len(plan.waves[wave]) * share)
-        tokens = sum(plan.wave_tokens[:wave]) + int(plan.wave_tokens[wave] * share)
-        self._reporter.progress(
-            Progress(
-                prompts_done=done,
-                num_prompts=plan.waves[-1].stop,
-                layer=layer,
-                num_layers=plan.num_blocks,
-                tokens_done=tokens,
-                num_tokens=plan.num_tokens,
+        Raises:
+            SterError: The prompt, the steering or a weight is refused.
+        """
+        return "".join(
+            self.stream(
+                prompt,
+                steer=steer,
+                system=system,
+                max_new_tokens=max_new_tokens,
+                sampling=sampling,
             )
         )
 
-    def _check_finite(
-        self, rows: NDArray[np.float32], wave: range, layers: Sequence[int]
-    ) -> None:
-        finite = np.isfinite(rows).all(axis=-1)
-        if finite.all():
-            return
-        prompt, layer = np.argwhere(~finite)[0]
-        sentence = (
-            f"layer {layers[layer]} of prompt {wave[prompt] + 1} is not finite at "
-            f"--precision {self.precision}"
+    def stream(
+        self,
+        prompt: str,
+        *,
+        steer: Sequence[Steering] = (),
+        system: str | None = None,
+        max_new_tokens: int = 128,
+        sampling: Sampling | None = None,
+    ) -> Iterator[str]:
+        """Answer as ``generate`` does, yielding text as it becomes readable.
+
+        Raises:
+            SterError: As for ``generate``; what needs no weights, at once.
+        """
+        return stream_answer(
+            self._model,
+            prompt,
+            system=system,
+            deltas=sum_deltas(steer, self.config),
+            sampling=sampling or Sampling(),
+            max_new_tokens=max_new_tokens,
         )
-        if self.precision == "f32":
-            raise NumericsError(sentence, "the checkpoint's own weights lead there")
-        wider = self.precision == "f16" and self.device != "cpu"
-        raise NumericsError(f"{sentence}; use f32{' or bf16' if wider else ''}")
+
+    def response_tokens(self, text: str) -> list[int]:
+        """Encode a whole response, under a template an assistant's turn."""
+        return self._model.encoder.encode_response(text)
+
+    def score_responses(
+        self,
+        texts: Sequence[str],
+        *,
+        steer: Sequence[Steering] = (),
+        batch_size: int = 8,
+    ) -> list[float]:
+        """Sum the log-probabilities of each response's tokens, the first left out.
+
+        Args:
+            texts: Whole responses.
+            steer: As for ``generate``.
+            batch_size: How many run as one stream.
+
+        Raises:
+            SterError: A text or a weight is refused.
+        """
+        deltas = sum_deltas(steer, self.config)
+        return score_texts(self._model, texts, deltas, batch_size)
+
+    def _select(self, layers: Layers) -> tuple[int, ...]:
+        return select_layers(layers, self.config.num_hidden_layers)
+
+    def _collect(self, reading: Reading) -> Activations:
+        return Activations(
+            array=np.concatenate([rows for _, rows in reading.waves()]),
+            layers=reading.layers,
+            prompts=tuple(reading.prompts),
+            model=self.model,
+            model_revision=self.model_revision,
+            hidden_size=self.config.hidden_size,
+        )
+
+
+def sum_deltas(steer: Sequence[Steering], config: DecoderConfig) -> Mapping[int, F32]:
+    """Add up what is to be added after each layer; a layer of zeros is left out.
+
+    Raises:
+        LayerError: A vector's layer is outside the model.
+        DocumentError: A vector's width is not the model's.
+    """
+    deltas: dict[int, F32] = {}
+    for vector in steer:
+        for layer in check_layers(vector.layers, config.num_hidden_layers):
+            direction = np.asarray(vector.direction(layer), np.float32)
+            if direction.shape != (config.hidden_size,):
+                raise DocumentError(
+                    f"artifact width {direction.size} does not match model width "
+                    f"{config.hidden_size}"
+                )
+            deltas[layer] = deltas[layer] + direction if layer in deltas else direction
+    # Adding zero would still turn -0.0 into 0.0.
+    return {layer: delta for layer, delta in deltas.items() if delta.any()}

@@ -96,7 +96,8 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
     theta = scaling.number("rope_theta", DEFAULT_THETA)
     if theta <= 1.0:
         # At one every channel would turn alike, and yarn would divide by zero.
-        scaling.refuse("rope_theta", theta, "above one")
+        place = fields if fields.has("rope_theta") else scaling
+        place.refuse("rope_theta", theta, "above one")
     if kind == "default":
         return DefaultRope(theta=theta)
     if kind in ("linear", "yarn") and not scaling.has("factor"):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
 
 from ster.checkpoint.chat import ChatTemplate, Conversation, LightFiles
 from ster.errors import PromptError, SterError, TokenizerError, UsageError
@@ -76,6 +77,36 @@ class Encoder:
         # The template spells the special tokens itself.
         return self._tokenize(texts, add_special_tokens=False)
 
+    def encode_conversation(self, turns: Conversation) -> list[int]:
+        """Encode turns that the model is to answer; raw, the last one's text alone.
+
+        Raises:
+            PromptError: They cannot be tokenized or give no tokens.
+            TemplateError: The template refuses them.
+        """
+        if self._template is None:
+            texts = [turns[-1]["content"]]
+            return self._tokenize(texts, add_special_tokens=True)[0]
+        texts = self._template.render([turns], add_generation_prompt=True)
+        return self._tokenize(texts, add_special_tokens=False)[0]
+
+    def encode_response(self, text: str) -> list[int]:
+        """Encode a whole response: under a template, an assistant's turn alone.
+
+        Raises:
+            PromptError: It cannot be tokenized or gives no tokens.
+            TemplateError: The template refuses it.
+        """
+        if self._template is None:
+            return self._tokenize([text], add_special_tokens=True)[0]
+        turn: Conversation = ({"role": "assistant", "content": text},)
+        texts = self._template.render([turn], add_generation_prompt=False)
+        return self._tokenize(texts, add_special_tokens=False)[0]
+
+    def open_text(self) -> GeneratedText:
+        """Start a text that is to grow by generated tokens."""
+        return GeneratedText(self._tokenizer)
+
     def _tokenize(
         self, texts: Sequence[str], *, add_special_tokens: bool
     ) -> list[list[int]]:
@@ -86,6 +117,38 @@ class Encoder:
         if not all(token_ids):
             raise PromptError("tokenizer produced no tokens")
         return token_ids
+
+
+class GeneratedText:
+    """Text that grows by tokens; what may still change is held back.
+
+    A character may take several tokens, and the last word's spaces may depend on the
+    next.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+        self._token_ids: list[int] = []
+        self._given = ""
+
+    def add(self, token: int) -> str:
+        """Add a token; return the text that has become certain, perhaps none.
+
+        Raises:
+            PromptError: The token cannot be decoded.
+        """
+        self._token_ids.append(token)
+        with _failures(_undecodable):
+            piece = self._stream.step(self._tokenizer, token) or ""
+        self._given += piece
+        return piece
+
+    def rest(self) -> str:
+        """Return what was held back until the end."""
+        with _failures(_undecodable):
+            whole = self._tokenizer.decode(self._token_ids, skip_special_tokens=True)
+        return whole.removeprefix(self._given) if whole != self._given else ""
 
 
 def load_encoder(
@@ -141,6 +204,10 @@ def _encode_batch(
 
 def _unloadable(path: Path, detail: str) -> TokenizerError:
     return TokenizerError(f"failed to load tokenizer {path}: {detail}")
+
+
+def _undecodable(detail: str) -> PromptError:
+    return PromptError(f"failed to decode generated tokens: {detail}")
 
 
 def _untokenizable(detail: str) -> PromptError:

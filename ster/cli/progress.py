@@ -64,7 +64,7 @@ class PlainReporter:
         last = min(progress.prompts_done, progress.num_prompts)
         numbers = range(self._lines + 1, last + 1)
         total = progress.num_prompts
-        lines = [f"extracting prompt {number}/{total}\n" for number in numbers]
+        lines = [f"{progress.label} {number}/{total}\n" for number in numbers]
         if lines:
             write_stderr("".join(lines))
             self._lines = last
@@ -145,7 +145,8 @@ def describe(progress: Progress, tokens_per_second: float) -> str:
         progress: The state of the run.
         tokens_per_second: Measured speed; 0 where nothing was measured yet.
     """
-    parts = [f"{progress.prompts_done}/{progress.num_prompts} prompts"]
+    counted = progress.label.rpartition(" ")[2]
+    parts = [f"{progress.prompts_done}/{progress.num_prompts} {counted}s"]
     parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
     if tokens_per_second > 0:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")

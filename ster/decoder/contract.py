@@ -117,6 +117,15 @@ class Decoder(Protocol[Array]):
         """Open a block; its weights live as long as the ``with``, unless resident."""
         ...
 
+    @property
+    def resident(self) -> bool:
+        """Tell whether blocks stay in memory once they have been opened."""
+        ...
+
+    def take(self, hidden: Array, rows: Ints) -> Array:
+        """Take some rows of a stream."""
+        ...
+
     def unembed(self, hidden: Array) -> NDArray[np.float32]:
         """Apply final norm and head: logits, (num_tokens, vocab_size) f32."""
         ...

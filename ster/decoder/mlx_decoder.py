@@ -149,6 +149,16 @@ class MLXDecoder:
             embedding.release()
         return rows
 
+    @property
+    def resident(self) -> bool:
+        """Tell whether blocks stay once they have been opened."""
+        return self._resident
+
+    def take(self, hidden: mx.array, rows: Ints) -> mx.array:
+        """Take some rows of a stream."""
+        with mx.stream(self._device):
+            return hidden[_indices(rows)]
+
     def unembed(self, hidden: mx.array) -> NDArray[np.float32]:
         """Apply final norm and head; see ``contract.Decoder``."""
         with mx.stream(self._device):

@@ -125,6 +125,15 @@ class NumpyDecoder:
             embedding.release()
         return rows.astype(self._dtype, copy=False)
 
+    @property
+    def resident(self) -> bool:
+        """Tell whether blocks stay once they have been opened."""
+        return self._resident is not None
+
+    def take(self, hidden: Hidden, rows: Ints) -> Hidden:
+        """Take some rows of a stream."""
+        return hidden[rows]
+
     def unembed(self, hidden: Hidden) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
         norm, head = self._head

@@ -108,10 +108,11 @@ def _power(base: float, exponents: F32) -> F32:
 def _dynamic_theta(rope: DynamicRope, head_dim: int, length: int) -> float:
     """Grow theta with the prompt (NTK-aware scaling), step by step in float32."""
     # The length is an array in transformers, so these few steps round to float32 there.
-    ratio = np.float32(rope.factor * length) / np.float32(rope.max_position_embeddings)
-    grown = np.float32(ratio - np.float32(rope.factor - 1))
-    exponent = np.array([head_dim / (head_dim - 2)], np.float32)
-    return float(np.float32(rope.theta) * _power(float(grown), exponent)[0])
+    ratio = np.float32(rope.factor) * np.float32(length)
+    ratio /= np.float32(rope.max_position_embeddings)
+    grown = ratio - np.float32(rope.factor - 1)
+    power = np.float32(np.float64(grown) ** (head_dim / (head_dim - 2)))
+    return float(np.float32(rope.theta) * power)
 
 
 def _llama3(rope: Llama3Rope, inv_freq: F32) -> F32:

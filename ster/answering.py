@@ -1,0 +1,142 @@
+"""Answering prompts and scoring responses: text in, text or numbers out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.checkpoint.stop_tokens import read_stop_ids
+from ster.decoder.contract import Decoder
+from ster.documents.prompts import check_prompts
+from ster.errors import NumericsError, PromptError
+from ster.generation import generate_tokens, score_responses
+from ster.loaded import LoadedModel
+from ster.plan import megabytes
+from ster.sampling import Sampling, make_sampler
+
+F32 = NDArray[np.float32]
+
+
+def stream_answer(
+    model: LoadedModel,
+    prompt: str,
+    *,
+    system: str | None,
+    deltas: Mapping[int, F32],
+    sampling: Sampling,
+    max_new_tokens: int,
+) -> Iterator[str]:
+    """Answer a prompt, yielding text as it becomes readable.
+
+    Everything that can be refused without weights is refused before this returns.
+
+    Args:
+        model: What answers.
+        prompt: The user's turn under a template, else the text to continue.
+        system: The system's turn before it; needs the model's template.
+        deltas: For some layers, a vector (hidden_size,) that is added to every row.
+        sampling: How tokens are chosen.
+        max_new_tokens: At most this many.
+
+    Raises:
+        PromptError: The prompt cannot be encoded or leaves no room for an answer.
+        SterError: Something about the checkpoint.
+    """
+    check_prompts([prompt])
+    if max_new_tokens < 1:
+        raise PromptError("max_new_tokens must be greater than zero")
+    token_ids = encode_turns(model, prompt, system)
+    stop_ids = read_stop_ids(model.files)
+    return _stream(model, token_ids, stop_ids, deltas, sampling, max_new_tokens)
+
+
+def encode_turns(model: LoadedModel, prompt: str, system: str | None) -> list[int]:
+    """Encode what is to be answered, and refuse what leaves no room."""
+    turns: list[dict[str, str]] = [{"role": "user", "content": prompt}]
+    if system is not None:
+        turns.insert(0, {"role": "system", "content": system})
+        label = model.encoder.chat_template
+        if label != "applied":
+            raise PromptError(
+                "a conversation of several turns needs the model's chat template, and "
+                f"this run's chat template is {label}"
+            )
+    token_ids = model.encoder.encode_conversation(turns)
+    model.check_tokens([token_ids])
+    limit = model.config.max_position_embeddings
+    if len(token_ids) >= limit:
+        raise PromptError(
+            f"prompt contains {len(token_ids)} tokens, model context allows fewer "
+            f"than {limit}"
+        )
+    return token_ids
+
+
+def score_texts(
+    model: LoadedModel,
+    texts: Sequence[str],
+    deltas: Mapping[int, F32],
+    batch_size: int,
+) -> list[float]:
+    """Sum each response's log-probabilities, one stream for each batch."""
+    token_ids = [model.encoder.encode_response(text) for text in texts]
+    model.check_tokens(token_ids)
+    decoder = open_answering(model, max(map(len, token_ids)))
+    scores: list[float] = []
+    for at in range(0, len(token_ids), batch_size):
+        scores += score_responses(decoder, token_ids[at : at + batch_size], deltas)
+    return scores
+
+
+def open_answering(model: LoadedModel, longest: int) -> Decoder[Any]:
+    """Open all blocks, resident where they fit: every token needs them all."""
+    config, footprint = model.config, model.footprint(longest)
+    # The head may be an f32 copy of the embedding.
+    head_bytes = 4 * config.vocab_size * config.hidden_size
+    needed = model.held_bytes(footprint) + footprint.fixed_bytes + head_bytes
+    needed += config.num_hidden_layers * footprint.block_bytes + footprint.open_bytes
+    resident = needed <= model.memory_limit()
+    if not resident:
+        model.reporter.warn(
+            f"the weights need {megabytes(needed)} and may use "
+            f"{megabytes(model.memory_limit())}, so they are read anew for every token"
+        )
+    return model.open_model(resident=resident)
+
+
+def _stream(
+    model: LoadedModel,
+    token_ids: Sequence[int],
+    stop_ids: frozenset[int],
+    deltas: Mapping[int, F32],
+    sampling: Sampling,
+    max_new_tokens: int,
+) -> Iterator[str]:
+    """Open the weights and generate; text that is not whole yet waits."""
+    sample = make_sampler(sampling)
+
+    def checked(logits: F32) -> int:
+        if not np.isfinite(logits).all():
+            raise NumericsError(
+                "the scores of the next token are not finite at --precision "
+                f"{model.precision}" + ("" if model.precision == "f32" else "; use f32")
+            )
+        return sample(logits)
+
+    text = model.encoder.open_text()
+    tokens = generate_tokens(
+        open_answering(model, len(token_ids)),
+        token_ids,
+        deltas=deltas,
+        sample=checked,
+        stop_ids=stop_ids,
+        max_new_tokens=max_new_tokens,
+    )
+    for token in tokens:
+        if piece := text.add(token):
+            yield piece
+    if piece := text.rest():
+        yield piece
