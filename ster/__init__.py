@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ster.documents.activations import Activations
+    from ster.documents.pairs import PairSet
     from ster.errors import SterError
     from ster.reporting import SterWarning
     from ster.runtime import Runtime, load
+    from ster.steering import SteeringVector
+    from ster.strength_words import StrengthTrial
     from ster.toy import write_toy_checkpoint
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Activations",
+    "PairSet",
     "Runtime",
+    "SteeringVector",
     "SterError",
     "SterWarning",
+    "StrengthTrial",
     "__version__",
     "load",
     "write_toy_checkpoint",
@@ -29,9 +35,12 @@ __all__ = [
 
 _HOMES = {
     "Activations": "ster.documents.activations",
+    "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
+    "SteeringVector": "ster.steering",
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
+    "StrengthTrial": "ster.strength_words",
     "load": "ster.runtime",
     "write_toy_checkpoint": "ster.toy",
 }

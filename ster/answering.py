@@ -93,16 +93,15 @@ def score_texts(
 
 def open_answering(model: LoadedModel, longest: int) -> Decoder[Any]:
     """Open all blocks, resident where they fit: every token needs them all."""
-    config, footprint = model.config, model.footprint(longest)
+    budget, config = model.budget(longest, num_layers=0), model.config
     # The head may be an f32 copy of the embedding.
     head_bytes = 4 * config.vocab_size * config.hidden_size
-    needed = model.held_bytes(footprint) + footprint.fixed_bytes + head_bytes
-    needed += config.num_hidden_layers * footprint.block_bytes + footprint.open_bytes
-    resident = needed <= model.memory_limit()
+    needed = budget.peak(config.num_hidden_layers, 1, longest) + head_bytes
+    resident = needed <= budget.memory_bytes
     if not resident:
         model.reporter.warn(
             f"the weights need {megabytes(needed)} and may use "
-            f"{megabytes(model.memory_limit())}, so they are read anew for every token"
+            f"{megabytes(budget.memory_bytes)}, so they are read anew for every token"
         )
     return model.open_model(resident=resident)
 

@@ -15,6 +15,7 @@
     │   ├── TokenizerError     tokenizer.json and tokenizer_config.json
     │   └── TemplateError      the chat template
     ├── CapacityError          the run does not fit in the memory it may use
+    ├── DirectionError         nothing can be fitted to these activations, or measured
     ├── NumericsError          a result that is no finite number
     └── OutputError            an output cannot be written
 
@@ -93,6 +94,10 @@ class TemplateError(CheckpointError):
 
 class CapacityError(SterError):
     """The run needs more memory than it may use."""
+
+
+class DirectionError(SterError):
+    """No direction can be fitted to these activations or measured on them."""
 
 
 class NumericsError(SterError):

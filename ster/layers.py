@@ -76,6 +76,14 @@ def check_layers(layers: Iterable[int], num_hidden_layers: int) -> tuple[int, ..
     return tuple(selected)
 
 
+def abridge(layers: tuple[int, ...]) -> str:
+    """Write ascending layers briefly: ``3``, ``0, 2, 5`` or ``0 to 29``."""
+    first, last = layers[0], layers[-1]
+    if len(layers) > 2 and layers == tuple(range(first, last + 1)):
+        return f"{first} to {last}"
+    return ", ".join(map(str, layers))
+
+
 def _require_layers(num_hidden_layers: int) -> None:
     if num_hidden_layers < 1:
         raise LayerError("model has no layers")

@@ -15,10 +15,11 @@ from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tensors import PREFIX, Shapes, extraction_shapes, generation_shapes
 from ster.checkpoint.tokenizer import Encoder
 from ster.checkpoint.weights import open_weights
-from ster.decoder.contract import Decoder, Footprint
+from ster.decoder.contract import Decoder
 from ster.decoder.devices import implementation
 from ster.errors import PromptError
 from ster.memory import free_memory, held_memory
+from ster.plan import Budget
 from ster.reporting import Reporter
 
 
@@ -48,25 +49,38 @@ class LoadedModel:
     # A resident decoder, kept from run to run, and the tensors that it has.
     _kept: tuple[frozenset[str], Decoder[Any]] | None = field(default=None, init=False)
 
-    def footprint(self, longest_prompt: int) -> Footprint:
-        """Say what the decoder takes."""
-        return implementation(self.device).footprint(
+    @property
+    def keeps_blocks(self) -> bool:
+        """Tell whether blocks are kept from an earlier run."""
+        return self._kept is not None
+
+    def budget(self, longest_prompt: int, num_layers: int) -> Budget:
+        """Say what a run takes and may take.
+
+        Args:
+            longest_prompt: In tokens.
+            num_layers: Layers whose rows are kept.
+        """
+        footprint = implementation(self.device).footprint(
             self.config, precision=self.precision, longest_prompt=longest_prompt
         )
-
-    def held_bytes(self, footprint: Footprint) -> int:
-        """Count what the process holds, less the kept blocks: a run takes them over."""
-        kept = 0
-        if self._kept is not None:
-            kept = len({_layer_of(name) for name in self._kept[0]} - {None})
-        return held_memory() - kept * footprint.block_bytes
-
-    def memory_limit(self) -> int:
-        """Return how many bytes the process may hold."""
+        held_bytes = held_memory()
         if self.memory is not None:
-            return self.memory
-        device_memory = implementation(self.device).device_memory()
-        return held_memory() + min(free_memory(), device_memory)
+            memory_bytes = self.memory
+        else:
+            device_memory = implementation(self.device).device_memory()
+            memory_bytes = held_bytes + min(free_memory(), device_memory)
+        return Budget(
+            footprint=footprint,
+            num_layers=num_layers,
+            # A run takes the kept blocks over.
+            held_bytes=held_bytes - self._num_kept() * footprint.block_bytes,
+            memory_bytes=memory_bytes,
+        )
+
+    def _num_kept(self) -> int:
+        names = self._kept[0] if self._kept is not None else ()
+        return len({name.split(".")[1] for name in names if name.startswith("layers.")})
 
     def open_blocks(self, num_blocks: int, *, resident: bool) -> Decoder[Any]:
         """Map the weights of the first blocks, or take a decoder that was kept."""
@@ -102,7 +116,3 @@ class LoadedModel:
         if resident:
             self._kept = frozenset(shapes), decoder
         return decoder
-
-
-def _layer_of(name: str) -> str | None:
-    return name.split(".")[1] if name.startswith("layers.") else None

@@ -60,15 +60,40 @@ class ExtractionPlan:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a wave takes, and what it may.
+
+    Args:
+        footprint: What the decoder takes.
+        num_layers: Layers whose rows are kept.
+        held_bytes: What the process holds already.
+        memory_bytes: What it may hold.
+    """
+
+    footprint: Footprint
+    num_layers: int
+    held_bytes: int
+    memory_bytes: int
+
+    def peak(self, num_blocks: int, num_prompts: int, num_tokens: int) -> int:
+        """Count the bytes of a wave beside so many resident blocks."""
+        weights = self.footprint.open_bytes + num_blocks * self.footprint.block_bytes
+        rows = num_prompts * self.num_layers * self.footprint.row_bytes
+        stream = num_tokens * self.footprint.token_bytes
+        return self.held_bytes + self.footprint.fixed_bytes + weights + rows + stream
+
+    def fits(self, num_blocks: int, num_prompts: int, num_tokens: int) -> bool:
+        """Tell whether that is within the limit."""
+        return self.peak(num_blocks, num_prompts, num_tokens) <= self.memory_bytes
+
+
 def plan_extraction(
     prompts: Sequence[Sequence[int]],
     rotary_lengths: Sequence[int],
     *,
     num_blocks: int,
-    num_layers: int,
-    footprint: Footprint,
-    held_bytes: int,
-    memory_bytes: int,
+    budget: Budget,
     keep_resident: bool,
 ) -> ExtractionPlan:
     """Plan a run so that it fits, as few waves as possible.
@@ -77,49 +102,39 @@ def plan_extraction(
         prompts: Token ids of each prompt.
         rotary_lengths: Which prompts may share tokens, as for ``packing``.
         num_blocks: Blocks to run.
-        num_layers: Layers whose rows are kept.
-        footprint: What the decoder takes.
-        held_bytes: What the process holds already.
-        memory_bytes: What it may hold.
+        budget: What there is.
         keep_resident: Keep the blocks where they fit, even for one wave: another run
             will follow.
 
     Raises:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
-    row_bytes = num_layers * footprint.row_bytes
-    streamed_bytes = held_bytes + footprint.fixed_bytes + footprint.open_bytes
-    resident_bytes = streamed_bytes + num_blocks * footprint.block_bytes
 
-    def peak(weights: int, num_prompts: int, num_tokens: int) -> int:
-        return weights + num_prompts * row_bytes + num_tokens * footprint.token_bytes
-
-    def split(weights: int, most: int) -> list[tuple[range, int]]:
+    def split(held_blocks: int, most: int) -> list[tuple[range, int]]:
         def fits(num_prompts: int, num_tokens: int) -> bool:
-            needed = peak(weights, num_prompts, num_tokens)
-            return num_tokens <= most and needed <= memory_bytes
+            within = num_tokens <= most
+            return within and budget.fits(held_blocks, num_prompts, num_tokens)
 
         return split_waves(prompts, rotary_lengths, fits)
 
     longest = max(map(len, prompts))
     usual = max(WAVE_TOKENS, longest)
     # As many prompts as tokens: the worst case of sharing.
-    resident = peak(resident_bytes, min(len(prompts), usual), usual) <= memory_bytes
-    waves = split(resident_bytes if resident else streamed_bytes, usual)
-    if len(waves) == 1 and not keep_resident:
-        resident = False
-    if not resident:
-        _refuse_if_too_large(peak(streamed_bytes, 1, longest), memory_bytes)
-        waves = split(streamed_bytes, memory_bytes)
-    weights = resident_bytes if resident else streamed_bytes
+    resident = budget.fits(num_blocks, min(len(prompts), usual), usual)
+    held_blocks = num_blocks if resident else 0
+    waves = split(held_blocks, usual)
+    if not resident or (len(waves) == 1 and not keep_resident):
+        resident, held_blocks = False, 0
+        _refuse_if_too_large(budget.peak(0, 1, longest), budget.memory_bytes)
+        waves = split(0, budget.memory_bytes)
     return ExtractionPlan(
         waves=tuple(wave for wave, _ in waves),
         wave_tokens=tuple(tokens for _, tokens in waves),
         num_prompt_tokens=sum(map(len, prompts)),
         num_blocks=num_blocks,
         resident=resident,
-        peak_bytes=max(peak(weights, len(wave), tokens) for wave, tokens in waves),
-        memory_bytes=memory_bytes,
+        peak_bytes=max(budget.peak(held_blocks, len(w), t) for w, t in waves),
+        memory_bytes=budget.memory_bytes,
     )
 
 

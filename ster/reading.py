@@ -105,15 +105,11 @@ def plan_reading(
     token_ids = model.encoder.encode(checked)
     model.check_tokens(token_ids)
     _warn_of_long_prompts(model, token_ids)
-    footprint = model.footprint(max(map(len, token_ids)))
     plan = plan_extraction(
         token_ids,
         [rotary_length(model.config.rope, len(ids)) for ids in token_ids],
         num_blocks=layers[-1] + 1,
-        num_layers=len(layers),
-        footprint=footprint,
-        held_bytes=model.held_bytes(footprint),
-        memory_bytes=model.memory_limit(),
+        budget=model.budget(max(map(len, token_ids)), len(layers)),
         keep_resident=keep_resident,
     )
     if model.verbose:

@@ -5,6 +5,7 @@ The library calls a ``Reporter``; it never prints. This module may be imported b
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Protocol
@@ -57,8 +58,11 @@ class QuietReporter:
         """Drop the note."""
 
     def warn(self, sentence: str) -> None:
-        """Raise the sentence as a ``SterWarning``, which notebooks show once."""
-        warnings.warn(sentence, SterWarning, stacklevel=2)
+        """Raise the sentence as a ``SterWarning`` at the caller's line."""
+        depth, frame = 1, sys._getframe()
+        while frame.f_back and frame.f_globals.get("__name__", "").startswith("ster."):
+            depth, frame = depth + 1, frame.f_back
+        warnings.warn(sentence, SterWarning, stacklevel=depth)
 
     def progress(self, progress: Progress) -> None:
         """Drop the progress."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +16,26 @@ from ster.answering import score_texts, stream_answer
 from ster.checkpoint.config import DecoderConfig, read_config
 from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
+from ster.compatibility import check_steering
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.documents.activations import Activations, ActivationWriter
+from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_prompts
-from ster.errors import DocumentError
-from ster.layers import Layers, check_layers, select_layers
+from ster.layers import Layers, select_layers
 from ster.loaded import LoadedModel
 from ster.plan import ExtractionPlan
 from ster.reading import Reading, plan_reading
 from ster.reporting import QuietReporter, Reporter
 from ster.sampling import Sampling
+from ster.selection import Evaluation, Selection
+from ster.steering import SteeringVector
+from ster.strength_words import StrengthTrial
+from ster.workflow import evaluate_vector, optimize_vector, train_vector
 
 __all__ = ["Runtime", "check_device", "load", "open_runtime"]
 
 F32 = NDArray[np.float32]
+Path = str | os.PathLike[str]
 
 
 def load(
@@ -109,17 +114,6 @@ def open_runtime(
     )
 
 
-class Steering(Protocol):
-    """What can be added to the residual stream: a vector for each of some layers."""
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Return the layers, ascending."""
-
-    def direction(self, layer: int) -> F32:
-        """Return what is added after a layer, (hidden_size,)."""
-
-
 class Runtime:
     """A checkpoint that is ready to read residual streams. Made by ``load``.
 
@@ -184,7 +178,7 @@ class Runtime:
         prompts: Iterable[str],
         layers: Layers = "all",
         *,
-        steer: Sequence[Steering] = (),
+        steer: Sequence[SteeringVector] = (),
     ) -> Activations:
         """Read the residual stream at the last token of every prompt.
 
@@ -207,33 +201,40 @@ class Runtime:
             check_prompts(prompts),
             self._select(layers),
             keep_resident=True,
-            deltas=sum_deltas(steer, self.config),
+            deltas=sum_deltas(steer, self._model),
         )
         return self._collect(reading)
 
-    def read_pairs(self, pairs: Sequence[tuple[str, str]], layers: Layers) -> F32:
-        """Read both sides of pairs in one pass; progress counts pairs.
+    def train(
+        self,
+        pairs: PairSet,
+        *,
+        method: str = "caa",
+        layers: Layers = "all",
+        output: Path | None = None,
+    ) -> SteeringVector:
+        """Fit a direction at every layer; see ``workflow.train_vector``."""
+        selected = self._select(layers)
+        return train_vector(self._model, pairs, selected, method=method, output=output)
 
-        Args:
-            pairs: Each a positive and a negative prompt.
-            layers: As for ``activations``.
-
-        Returns:
-            (num_pairs, 2, num_layers, hidden_size) f32.
-
-        Raises:
-            SterError: As for ``activations``.
-        """
-        reading = plan_reading(
-            self._model,
-            [side for pair in pairs for side in pair],
-            self._select(layers),
-            keep_resident=True,
-            label="reading pair",
-            prompts_per_item=2,
+    def optimize(
+        self,
+        pairs: PairSet,
+        *,
+        layers: Layers = "all",
+        holdout: float = 0.2,
+        output: Path | None = None,
+    ) -> Selection:
+        """Choose method and layer; see ``workflow.optimize_vector``."""
+        return optimize_vector(
+            self._model, pairs, self._select(layers), holdout=holdout, output=output
         )
-        rows = self._collect(reading).array
-        return rows.reshape(len(pairs), 2, *rows.shape[1:])
+
+    def evaluate(
+        self, pairs: PairSet, vector: SteeringVector, trial: StrengthTrial | None = None
+    ) -> Evaluation:
+        """Measure a vector, and strengths of it; see ``workflow.evaluate_vector``."""
+        return evaluate_vector(self._model, pairs, vector, trial)
 
     def write_activations(
         self,
@@ -250,7 +251,9 @@ class Runtime:
                 nothing is left behind and an old document stays as it was.
         """
         selected = self._select(layers)
-        reading = plan_reading(self._model, prompts, selected, keep_resident=False)
+        reading = plan_reading(
+            self._model, prompts, selected, keep_resident=self._model.keeps_blocks
+        )
         with ActivationWriter(
             output,
             model=self.model,
@@ -266,7 +269,7 @@ class Runtime:
         self,
         prompt: str,
         *,
-        steer: Sequence[Steering] = (),
+        steer: Sequence[SteeringVector] = (),
         system: str | None = None,
         max_new_tokens: int = 128,
         sampling: Sampling | None = None,
@@ -300,7 +303,7 @@ class Runtime:
         self,
         prompt: str,
         *,
-        steer: Sequence[Steering] = (),
+        steer: Sequence[SteeringVector] = (),
         system: str | None = None,
         max_new_tokens: int = 128,
         sampling: Sampling | None = None,
@@ -314,10 +317,38 @@ class Runtime:
             self._model,
             prompt,
             system=system,
-            deltas=sum_deltas(steer, self.config),
+            deltas=sum_deltas(steer, self._model),
             sampling=sampling or Sampling(),
             max_new_tokens=max_new_tokens,
         )
+
+    def generate_all(
+        self,
+        prompts: Sequence[str],
+        *,
+        steer: Sequence[SteeringVector] = (),
+        system: str | None = None,
+        max_new_tokens: int = 128,
+        sampling: Sampling | None = None,
+    ) -> Iterator[str]:
+        """Answer prompts one by one, each as ``generate`` does.
+
+        Raises:
+            SterError: As for ``generate``; for every prompt before any is answered.
+        """
+        deltas = sum_deltas(steer, self._model)
+        streams = [
+            stream_answer(
+                self._model,
+                prompt,
+                system=system,
+                deltas=deltas,
+                sampling=sampling or Sampling(),
+                max_new_tokens=max_new_tokens,
+            )
+            for prompt in check_prompts(prompts)
+        ]
+        return ("".join(stream) for stream in streams)
 
     def response_tokens(self, text: str) -> list[int]:
         """Encode a whole response, under a template an assistant's turn."""
@@ -327,7 +358,7 @@ class Runtime:
         self,
         texts: Sequence[str],
         *,
-        steer: Sequence[Steering] = (),
+        steer: Sequence[SteeringVector] = (),
         batch_size: int = 8,
     ) -> list[float]:
         """Sum the log-probabilities of each response's tokens, the first left out.
@@ -340,7 +371,7 @@ class Runtime:
         Raises:
             SterError: A text or a weight is refused.
         """
-        deltas = sum_deltas(steer, self.config)
+        deltas = sum_deltas(steer, self._model)
         return score_texts(self._model, texts, deltas, batch_size)
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
@@ -357,22 +388,20 @@ class Runtime:
         )
 
 
-def sum_deltas(steer: Sequence[Steering], config: DecoderConfig) -> Mapping[int, F32]:
+def sum_deltas(
+    steer: Sequence[SteeringVector], model: LoadedModel
+) -> Mapping[int, F32]:
     """Add up what is to be added after each layer; a layer of zeros is left out.
 
     Raises:
-        LayerError: A vector's layer is outside the model.
-        DocumentError: A vector's width is not the model's.
+        DocumentError: A vector is of another model or width.
+        LayerError: The model lacks one of its layers.
     """
     deltas: dict[int, F32] = {}
     for vector in steer:
-        for layer in check_layers(vector.layers, config.num_hidden_layers):
-            direction = np.asarray(vector.direction(layer), np.float32)
-            if direction.shape != (config.hidden_size,):
-                raise DocumentError(
-                    f"artifact width {direction.size} does not match model width "
-                    f"{config.hidden_size}"
-                )
+        check_steering(vector, model)
+        for layer in vector.layers:
+            direction = vector.direction(layer)
             deltas[layer] = deltas[layer] + direction if layer in deltas else direction
     # Adding zero would still turn -0.0 into 0.0.
     return {layer: delta for layer, delta in deltas.items() if delta.any()}

@@ -1,12 +1,14 @@
-r"""Two rules about text that ster shares with its Rust sibling, so both say the same.
+r"""Rules about text that ster shares with its Rust sibling, so both say the same.
 
 White space is Unicode's White_Space. A value in a sentence is quoted as Rust's Debug
-quotes it, on one line whatever it holds.
+quotes it, on one line whatever it holds; a number reads as Rust's Display writes it.
 """
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from decimal import Decimal
 
 # str.strip() would take U+001C to U+001F too, which are no White_Space.
 WHITE_SPACE = (
@@ -33,6 +35,16 @@ def trim(text: str) -> str:
 def quoted(text: str) -> str:
     """Put a value between double quotes, with what would not show escaped."""
     return '"' + "".join(map(_escape, text)) + '"'
+
+
+def decimal(number: float) -> str:
+    """Write a number without exponent, and without a point where it is whole."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    digits = f"{Decimal(repr(number)):f}"
+    return digits.removesuffix(".0")
 
 
 def _escape(character: str) -> str:

@@ -103,7 +103,9 @@ def _run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         write_stderr(_usage_text(error))
         return error.exit_code
-    write_stdout(answer)
+    for piece in [answer] if isinstance(answer, str) else answer:
+        if not write_stdout(piece):
+            break  # nobody reads on
     return 0
 
 

@@ -8,8 +8,10 @@ import typer
 
 from ster import __version__
 from ster.cli.extract import extract
+from ster.cli.generate import generate
 from ster.cli.options import Command, Group, Text
 from ster.cli.toy import toy_model
+from ster.cli.vector import vector_app
 
 app = typer.Typer(
     cls=Group,
@@ -55,7 +57,15 @@ app.command(
     "  ster extract --model toy --input prompts.json --output activations.json",
 )(extract)
 app.command(
+    "generate",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster generate --model toy --prompt 'describe the evening lake .' \\\n"
+    "    --vector calm.json --strength 2",
+)(generate)
+app.command(
     "toy-model",
     cls=Command,
     epilog="\b\nExample:\n  ster toy-model toy",
 )(toy_model)
+app.add_typer(vector_app, name="vector")

@@ -32,10 +32,8 @@ def open_reporter() -> Iterator[Reporter]:
 
 def is_terminal() -> bool:
     """Tell whether stderr is a terminal that can redraw a line."""
-    return Messages().isatty() and os.environ.get("TERM", "dumb") not in (
-        "dumb",
-        "unknown",
-    )
+    kind = os.environ.get("TERM") or "dumb"
+    return Messages().isatty() and kind not in ("dumb", "unknown")
 
 
 def open_console() -> Console:

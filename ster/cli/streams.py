@@ -27,10 +27,13 @@ def open_missing_streams() -> None:
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
 
 
-def write_stdout(text: str) -> None:
+def write_stdout(text: str) -> bool:
     """Write the answer.
 
     A reader who has gone away is no error: the work is done and its document is whole.
+
+    Returns:
+        Whether anyone still reads.
 
     Raises:
         OutputError: Standard output cannot be written, as on a full disk.
@@ -41,9 +44,11 @@ def write_stdout(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _silence(1)
+        return False
     except OSError as error:
         _silence(1)
         raise OutputError("failed to write standard output", error) from error
+    return True
 
 
 def write_stderr(text: str) -> None:

@@ -31,7 +31,7 @@ from ster.decoder.numpy_llama import (
     SelfAttention,
 )
 from ster.decoder.rope import RotaryTables
-from ster.decoder.threads import Threads, usable_cores
+from ster.decoder.threads import Threads, quiet, usable_cores
 from ster.packing import Ints
 
 # Packing, positions and attention's index arrays, for a token.
@@ -137,7 +137,8 @@ class NumpyDecoder:
     def unembed(self, hidden: Hidden) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
         norm, head = self._head
-        return head(norm(hidden.astype(np.float32, copy=False)))
+        with quiet():
+            return head(norm(hidden.astype(np.float32, copy=False)))
 
     @cached_property
     def _head(self) -> tuple[RMSNorm, Linear]:
@@ -154,7 +155,7 @@ class NumpyDecoder:
 
     def steer(self, hidden: Hidden, delta: F32) -> Hidden:
         """Add a vector to every row; see ``contract.Decoder``."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with quiet():
             steered: Hidden = hidden + delta.astype(self._dtype)
         return steered
 
@@ -266,7 +267,7 @@ def rounded(values: F32, dtype: np.dtype[Any]) -> F32:
     """Round to the run's precision; past its range lie infinities, refused later."""
     if dtype == np.float32:
         return values
-    with np.errstate(over="ignore"):
+    with quiet():
         return values.astype(dtype).astype(np.float32)
 
 

@@ -36,8 +36,7 @@ class Threads:
         """Apply a function to every item; results in order, the first error raised."""
 
         def quietly(item: Item) -> Result:
-            # Infinities are refused where they show in a result, by layer and prompt.
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            with quiet():
                 return function(item)
 
         if len(items) == 1:
@@ -55,6 +54,11 @@ class Threads:
         count = max(-(-num_rows // most), min(self.num_threads, num_rows // least), 1)
         bounds = [num_rows * part // count for part in range(count + 1)]
         return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def quiet() -> np.errstate:
+    """Silence numpy's warnings: infinities are refused where they show in a result."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 def usable_cores() -> int:

@@ -12,23 +12,29 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ster.documents.fields import (
+    PRODUCT,
+    SCHEMA_VERSION,
+    check_provenance,
+    field,
+    optional_string,
+    parse_row,
+    require,
+)
 from ster.documents.float32 import narrow
 from ster.documents.json import AtomicFile, JsonError, read_json
 from ster.errors import DocumentError, LayerError, NumericsError, OutputError
+from ster.layers import abridge
 from ster.text import quoted
 
 Float32Array = npt.NDArray[np.float32]
-_SCHEMA_VERSION = 1
-_PRODUCT = "ster"
-_Kind = TypeVar("_Kind", int, str, list[object], dict[str, object])
 _LAYER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
-_KIND_NAMES = {int: "whole number", str: "string", list: "list", dict: "object"}
 
 
 class ActivationWriter:
@@ -63,8 +69,8 @@ class ActivationWriter:
     def __enter__(self) -> Self:
         """Open the document and write what stands before the records."""
         header = {
-            "schema_version": _SCHEMA_VERSION,
-            "product": _PRODUCT,
+            "schema_version": SCHEMA_VERSION,
+            "product": PRODUCT,
             "model": self._model,
             "model_revision": self._revision,
             "hidden_size": self._hidden_size,
@@ -176,7 +182,7 @@ class Activations:
         """Show what there is, not the numbers."""
         return (
             f"Activations(model={self.model!r}, {len(self)} prompts, "
-            f"{len(self.layers)} layers {_abridge(self.layers)}, "
+            f"{len(self.layers)} layers {abridge(self.layers)}, "
             f"hidden_size={self.hidden_size})"
         )
 
@@ -193,7 +199,7 @@ class Activations:
             LayerError: This layer was not read.
         """
         if layer not in self.layers:
-            there = _abridge(self.layers)
+            there = abridge(self.layers)
             raise LayerError(f"layer {layer} was not read; there are {there}")
         view: Float32Array = self.array[:, self.layers.index(layer)]
         return view
@@ -244,42 +250,24 @@ def _as_float32(rows: npt.NDArray[np.floating]) -> Float32Array:
 
 def _parse(document: object) -> Activations:
     """Check and convert a parsed artifact; JsonError where its form is wrong."""
-    fields = _require("the document", document, dict)
-    _check_provenance(fields)
-    hidden_size = _field(fields, "hidden_size", int)
+    fields = require("the document", document, dict)
+    check_provenance(fields)
+    hidden_size = field(fields, "hidden_size", int)
     records = [
-        _require(f"records[{index}]", record, dict)
-        for index, record in enumerate(_field(fields, "records", list))
+        require(f"records[{index}]", record, dict)
+        for index, record in enumerate(field(fields, "records", list))
     ]
     if not records:
         raise DocumentError("artifact has no records")
-    layers = _parse_layers(_field(records[0], "layers", dict))
+    layers = _parse_layers(field(records[0], "layers", dict))
     return Activations(
         array=np.stack([_parse_rows(r, layers, hidden_size) for r in records]),
         layers=layers,
-        prompts=tuple(_field(record, "prompt", str) for record in records),
-        model=_field(fields, "model", str),
-        model_revision=_parse_revision(fields),
+        prompts=tuple(field(record, "prompt", str) for record in records),
+        model=field(fields, "model", str),
+        model_revision=optional_string(fields, "model_revision"),
         hidden_size=hidden_size,
     )
-
-
-def _check_provenance(fields: dict[str, object]) -> None:
-    schema = _field(fields, "schema_version", int)
-    if schema != _SCHEMA_VERSION:
-        raise DocumentError(
-            f"artifact schema {schema} is unsupported; "
-            f"this Ster build reads schema {_SCHEMA_VERSION}"
-        )
-    product = _field(fields, "product", str)
-    if product != _PRODUCT:
-        raise DocumentError(f"artifact belongs to product {quoted(product)}, not Ster")
-
-
-def _parse_revision(fields: dict[str, object]) -> str | None:
-    if fields.get("model_revision") is None:
-        return None
-    return _field(fields, "model_revision", str)
 
 
 def _parse_layers(by_layer: dict[str, object]) -> tuple[int, ...]:
@@ -294,47 +282,13 @@ def _parse_layers(by_layer: dict[str, object]) -> tuple[int, ...]:
 def _parse_rows(
     record: dict[str, object], layers: tuple[int, ...], hidden_size: int
 ) -> Float32Array:
-    by_layer = _field(record, "layers", dict)
+    by_layer = field(record, "layers", dict)
     if by_layer.keys() != set(map(str, layers)):
         raise DocumentError("artifact records differ in their layers")
-    rows = [_parse_row(by_layer[str(layer)], layer, hidden_size) for layer in layers]
+    rows = [parse_row(by_layer[str(layer)], layer, hidden_size) for layer in layers]
     table = narrow(np.array(rows, dtype=np.float64))
     finite = np.isfinite(table).all(axis=1)
     if not finite.all():
         layer = layers[int(finite.argmin())]
         raise DocumentError(f"layer {layer} contains a non-finite value")
     return table
-
-
-def _parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
-    values = _require(f"layer {layer}", row, list)
-    if len(values) != hidden_size:
-        raise DocumentError(
-            f"layer {layer} has vector width {len(values)}, expected {hidden_size}"
-        )
-    # Types, since numpy would take true for 1.0 and "1.0" too.
-    foreign = set(map(type, values)) - {float, int}
-    if foreign == {type(None)}:
-        raise DocumentError(f"layer {layer} contains a non-finite value")
-    if foreign:
-        raise JsonError(f"layer {layer} contains what is no number")
-    return values
-
-
-def _field(fields: dict[str, object], name: str, kind: type[_Kind]) -> _Kind:
-    if name not in fields:
-        raise JsonError(f"missing field `{name}`")
-    return _require(f"`{name}`", fields[name], kind)
-
-
-def _require(what: str, value: object, kind: type[_Kind]) -> _Kind:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise JsonError(f"{what} is no {_KIND_NAMES[kind]}")
-    return value
-
-
-def _abridge(layers: tuple[int, ...]) -> str:
-    first, last = layers[0], layers[-1]
-    if len(layers) > 2 and layers == tuple(range(first, last + 1)):
-        return f"{first} to {last}"
-    return ", ".join(map(str, layers))

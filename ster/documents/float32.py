@@ -35,3 +35,8 @@ def _whose_text_it_is(value: np.float64, nearest: np.float32) -> np.float32:
     toward = np.float32(np.inf if value > nearest else -np.inf)
     other = np.nextafter(nearest, toward)
     return other if float(str(other)) == value else nearest
+
+
+def shortest(value: float | np.float32) -> float:
+    """Return the f64 that prints with the fewest digits of a value as f32."""
+    return float(str(np.float32(value)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,8 +20,8 @@ from ster.reporting import Progress
 
 
 def state(prompts_done: int, num_prompts: int = 5, **changes: int) -> Progress:
-    fields = {"layer": 2, "num_layers": 4, "tokens_done": 30, "num_tokens": 100}
-    fields |= changes
+    fields: dict[str, Any] = {"layer": 2, "num_layers": 4}
+    fields |= {"tokens_done": 30, "num_tokens": 100, **changes}
     return Progress(prompts_done=prompts_done, num_prompts=num_prompts, **fields)
 
 

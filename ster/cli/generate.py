@@ -1,0 +1,229 @@
+"""``ster generate``: text from a prompt, or answers to a set of them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+import typer
+
+from ster.cli.answer import render
+from ster.cli.options import (
+    ChatTemplate,
+    Device,
+    Memory,
+    Model,
+    Precision,
+    Revision,
+    Text,
+    Verbose,
+)
+from ster.cli.progress import open_reporter
+from ster.errors import UsageError
+from ster.memory import parse_memory
+
+if TYPE_CHECKING:
+    from ster.reporting import Reporter
+    from ster.runtime import Runtime
+    from ster.sampling import Sampling
+    from ster.steering import SteeringVector
+
+
+class Answering(TypedDict):
+    """How prompts are answered: the keywords of ``Runtime.stream``."""
+
+    steer: Sequence[SteeringVector]
+    system: str | None
+    max_new_tokens: int
+    sampling: Sampling
+
+
+def _check_temperature(value: float) -> float:
+    """Refuse a temperature that is no number."""
+    if not math.isfinite(value):
+        raise UsageError(f"temperature must be finite, not {value}")
+    return value
+
+
+def _check_top_p(value: float | None) -> float | None:
+    """Refuse a mass that no set of tokens has."""
+    if value is not None and not 0 < value <= 1:
+        raise UsageError(f"top-p must be above zero and at most one, not {value}")
+    return value
+
+
+def _check_strength(value: float) -> float:
+    """Refuse a strength that is no number."""
+    if not math.isfinite(value):
+        raise UsageError(f"strength must be finite, not {value}")
+    return value
+
+
+Prompt = Annotated[
+    str | None,
+    typer.Option("--prompt", metavar="<TEXT>", help="The prompt to answer."),
+]
+Prompts = Annotated[
+    str | None,
+    typer.Option(
+        "--prompts",
+        metavar="<FILE>",
+        help="A prompt set to answer instead, into --output.",
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output", metavar="<FILE>", help="Where the answers to --prompts go, as JSON."
+    ),
+]
+Vector = Annotated[
+    str | None,
+    typer.Option(
+        "--vector", metavar="<FILE>", help="A steering artifact to steer with."
+    ),
+]
+StrengthOption = Annotated[
+    float,
+    typer.Option(
+        "--strength",
+        metavar="<S>",
+        callback=_check_strength,
+        help="How much of the vector is added; negative points the other way.",
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="<FILE>",
+        help="A text file with the system's turn; needs the model's chat template.",
+    ),
+]
+MaxNewTokens = Annotated[
+    int,
+    typer.Option("--max-new-tokens", metavar="<N>", help="Most tokens of an answer."),
+]
+Temperature = Annotated[
+    float,
+    typer.Option(
+        "--temperature",
+        metavar="<T>",
+        callback=_check_temperature,
+        help="0 takes the likeliest token each time; more draws at random.",
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        "--top-p",
+        metavar="<P>",
+        callback=_check_top_p,
+        help="Draw only from the fewest likeliest tokens that have this mass.",
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", metavar="<N>", min=0, help="Same seed, same device, same text."
+    ),
+]
+
+
+def generate(
+    *,
+    model: Model,
+    prompt: Prompt = None,
+    prompts_path: Prompts = None,
+    output_path: Output = None,
+    vector_path: Vector = None,
+    strength: StrengthOption = 1.0,
+    system_path: System = None,
+    max_new_tokens: MaxNewTokens = 128,
+    temperature: Temperature = 0.0,
+    top_p: TopP = None,
+    seed: Seed = 42,
+    revision: Revision = None,
+    device: Device = "cpu",
+    precision: Precision = "f32",
+    chat_template: ChatTemplate = "auto",
+    memory: Memory = None,
+    verbose: Verbose = False,
+    text: Text = False,
+) -> Iterator[str]:
+    """Answer a prompt, with a steering vector added to the residual stream or without.
+
+    Prints the answer as it is written, or with --prompts the path of the document that
+    holds the answers.
+    """
+    # Late, so that `ster --help` does not wait for the array libraries.
+    from ster.documents.prompts import check_prompts, read_prompt_set
+    from ster.documents.system import read_system_turn
+    from ster.runtime import check_device, open_runtime
+    from ster.sampling import Sampling
+    from ster.steering import SteeringVector
+
+    check_question(prompt, prompts_path, output_path)
+    check_device(device, precision)
+    if prompts_path is not None:
+        prompts = read_prompt_set(prompts_path)
+    else:
+        prompts = check_prompts([prompt or ""])
+    system = None if system_path is None else read_system_turn(system_path)
+    steer = [] if vector_path is None else [SteeringVector.load(vector_path) * strength]
+    with open_reporter() as reporter:
+        runtime = open_runtime(
+            model,
+            device=device,
+            precision=precision,
+            chat_template=chat_template,
+            revision=revision,
+            reporter=reporter,
+            memory=None if memory is None else parse_memory(memory),
+            verbose=verbose,
+        )
+        how: Answering = {
+            "steer": steer,
+            "system": system,
+            "max_new_tokens": max_new_tokens,
+            "sampling": Sampling(temperature=temperature, top_p=top_p, seed=seed),
+        }
+        if output_path is None:
+            yield from runtime.stream(prompts[0], **how)
+            # A person's shell prompt wants a line of its own; a pipe gets the text.
+            yield "\n" if sys.stdout.isatty() else ""
+        else:
+            write_answers(runtime, reporter, prompts, output_path, how)
+            yield render(output_path, text=text)
+
+
+def check_question(
+    prompt: str | None, prompts_path: str | None, output_path: str | None
+) -> None:
+    """Refuse flags that do not say what is to be answered, or where it goes."""
+    one = prompt is not None and prompts_path is None and output_path is None
+    many = prompt is None and prompts_path is not None and output_path is not None
+    if not (one or many):
+        raise UsageError("give either --prompt, or --prompts together with --output")
+
+
+def write_answers(
+    runtime: Runtime,
+    reporter: Reporter,
+    prompts: Sequence[str],
+    output_path: str,
+    how: Answering,
+) -> None:
+    """Answer every prompt into a document."""
+    from ster.documents.answers import AnswerWriter
+
+    answers = runtime.generate_all(prompts, **how)
+    writer = AnswerWriter(
+        output_path, model=runtime.model, model_revision=runtime.model_revision
+    )
+    with writer:
+        for number, prompt in enumerate(prompts, start=1):
+            reporter.note(f"answering prompt {number} of {len(prompts)}")
+            writer.write(prompt, next(answers))

@@ -1,0 +1,61 @@
+"""From the model flags of a command to a loaded model and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ster.cli.progress import open_reporter
+from ster.memory import parse_memory
+
+if TYPE_CHECKING:
+    from ster.runtime import Runtime
+
+
+class ModelFlags(NamedTuple):
+    """The flags that every command with a model has, in the order of its help."""
+
+    model: str
+    revision: str | None
+    device: str
+    precision: str
+    chat_template: str
+    memory: str | None
+    verbose: bool
+
+    def check_device(self) -> None:
+        """Refuse a device or precision that is not to be had.
+
+        Raises:
+            SterError: A word is unknown, or not for this machine.
+        """
+        from ster.runtime import check_device
+
+        check_device(self.device, self.precision)
+
+    @contextmanager
+    def open(self, layers: str = "all") -> Iterator[Runtime]:
+        """Load the model, and show what it says until the ``with`` ends.
+
+        Args:
+            layers: The selection that is checked as soon as the config is read.
+
+        Raises:
+            SterError: Whatever can be refused before the weights are mapped.
+        """
+        # Late, so that `ster --help` does not wait for the array libraries.
+        from ster.runtime import open_runtime
+
+        with open_reporter() as reporter:
+            yield open_runtime(
+                self.model,
+                device=self.device,
+                precision=self.precision,
+                chat_template=self.chat_template,
+                revision=self.revision,
+                reporter=reporter,
+                layers=layers,
+                memory=None if self.memory is None else parse_memory(self.memory),
+                verbose=self.verbose,
+            )

@@ -1,0 +1,267 @@
+"""``ster vector``: directions from contrastive pairs, and what they are worth."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ster.cli.answer import render
+from ster.cli.extract import refuse_same_file
+from ster.cli.model import ModelFlags
+from ster.cli.options import (
+    ChatTemplate,
+    Command,
+    Device,
+    Group,
+    Layers,
+    Memory,
+    Model,
+    Precision,
+    Revision,
+    Text,
+    Verbose,
+)
+from ster.errors import DirectionError, DocumentError
+from ster.methods import parse_method
+from ster.strength_words import StrengthTrial, parse_strengths
+
+vector_app = typer.Typer(cls=Group, rich_markup_mode=None)
+
+
+def _check_strength_words(text: str | None) -> str | None:
+    """Refuse what is no list of numbers."""
+    if text is not None:
+        parse_strengths(text)
+    return text
+
+
+Pairs = Annotated[
+    str,
+    typer.Option(
+        "--pairs",
+        metavar="<FILE>",
+        help='The pairs: a JSON document {"trait_name": "...", "pairs": [{"positive": '
+        '"...", "negative": "..."}, ...]}.',
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        metavar="<FILE>",
+        help="Where the steering artifact goes; an old file is replaced only when the "
+        "new one is whole.",
+    ),
+]
+Vector = Annotated[
+    str,
+    typer.Option("--vector", metavar="<FILE>", help="The steering artifact."),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        metavar="<METHOD>",
+        callback=parse_method,
+        help="How a direction is fitted: caa (or mean-difference), pca, or logistic "
+        "(or probe).",
+    ),
+]
+Holdout = Annotated[
+    float,
+    typer.Option(
+        "--holdout",
+        metavar="<SHARE>",
+        help="The share of pairs, from the end of the file, that candidates are ranked "
+        "on.",
+    ),
+]
+Strengths = Annotated[
+    str | None,
+    typer.Option(
+        "--strengths",
+        metavar="<S,S,...>",
+        callback=_check_strength_words,
+        help="Measure what steering at these strengths does to the sides' "
+        "log-probabilities, such as -4,-2,2,4. 0.5n is half the mean length of the "
+        "residual stream, averaged over the vector's layers; the report says it.",
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size", metavar="<N>", help="Responses that are scored together."
+    ),
+]
+MaxSequence = Annotated[
+    int | None,
+    typer.Option(
+        "--max-sequence",
+        metavar="<N>",
+        help="Leave out pairs with a side of more tokens when strengths are measured.",
+    ),
+]
+Artifact = Annotated[
+    str, typer.Argument(metavar="ARTIFACT", help="The steering artifact.")
+]
+
+
+@vector_app.callback()
+def vector(*, text: Text = False) -> None:
+    """Fit directions to contrastive pairs, choose and measure them."""
+
+
+@vector_app.command(
+    "train",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector train --model toy --pairs pairs.json --output calm.json",
+)
+def train(
+    *,
+    model: Model,
+    pairs_path: Pairs,
+    output_path: Output,
+    revision: Revision = None,
+    device: Device = "cpu",
+    precision: Precision = "f32",
+    chat_template: ChatTemplate = "auto",
+    layers: Layers = "all",
+    method: Method = "caa",
+    memory: Memory = None,
+    verbose: Verbose = False,
+    text: Text = False,
+) -> str:
+    """Fit a direction at every chosen layer, and write them as a steering artifact.
+
+    Prints what it holds, with accuracy and margin on the pairs it was fitted on.
+    """
+    # Late, here and below, so that `ster --help` does not wait for the array libraries.
+    from ster.documents.pairs import PairSet
+
+    flags = ModelFlags(
+        model, revision, device, precision, chat_template, memory, verbose
+    )
+    flags.check_device()
+    refuse_same_file(pairs_path, output_path)
+    pairs = PairSet.load(pairs_path)
+    with flags.open(layers) as runtime:
+        vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
+    summary = {"artifact": vector.summary, "chat_template": runtime.chat_template}
+    return render(summary, text=text)
+
+
+@vector_app.command(
+    "optimize",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector optimize --model toy --pairs pairs.json --output calm.json",
+)
+def optimize(
+    *,
+    model: Model,
+    pairs_path: Pairs,
+    output_path: Output,
+    revision: Revision = None,
+    device: Device = "cpu",
+    precision: Precision = "f32",
+    chat_template: ChatTemplate = "auto",
+    layers: Layers = "all",
+    holdout: Holdout = 0.2,
+    memory: Memory = None,
+    verbose: Verbose = False,
+    text: Text = False,
+) -> str:
+    """Choose method and layer on held-out pairs, and write the best one's artifact.
+
+    Prints what it holds and how every candidate did, beside random directions.
+    """
+    from ster.documents.pairs import PairSet
+    from ster.workflow import check_holdout, split_pairs
+
+    flags = ModelFlags(
+        model, revision, device, precision, chat_template, memory, verbose
+    )
+    flags.check_device()
+    check_holdout(holdout)
+    refuse_same_file(pairs_path, output_path)
+    pairs = PairSet.load(pairs_path)
+    split_pairs(len(pairs), holdout)
+    with flags.open(layers) as runtime:
+        selection = runtime.optimize(
+            pairs, layers=layers, holdout=holdout, output=output_path
+        )
+    artifact = selection.vector.summary
+    summary = {"artifact": artifact, "chat_template": runtime.chat_template}
+    return render({**summary, "selection": selection.document}, text=text)
+
+
+@vector_app.command(
+    "evaluate",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector evaluate --model toy --pairs pairs.json --vector calm.json",
+)
+def evaluate(
+    *,
+    model: Model,
+    pairs_path: Pairs,
+    vector_path: Vector,
+    revision: Revision = None,
+    device: Device = "cpu",
+    precision: Precision = "f32",
+    chat_template: ChatTemplate = "auto",
+    strengths: Strengths = None,
+    batch_size: BatchSize = None,
+    max_sequence: MaxSequence = None,
+    memory: Memory = None,
+    verbose: Verbose = False,
+    text: Text = False,
+) -> str:
+    """Measure how a vector orders pairs, and what steering with it does to them.
+
+    Prints a report; nothing is written.
+    """
+    from ster.documents.pairs import PairSet
+    from ster.steering import SteeringVector
+
+    flags = ModelFlags(
+        model, revision, device, precision, chat_template, memory, verbose
+    )
+    flags.check_device()
+    trial = read_trial(strengths, batch_size, max_sequence)
+    pairs = PairSet.load(pairs_path)
+    vector = SteeringVector.load(vector_path)
+    with flags.open() as runtime:
+        evaluation = runtime.evaluate(pairs, vector, trial)
+    return render(evaluation.document, text=text)
+
+
+@vector_app.command(
+    "inspect",
+    cls=Command,
+    epilog="\b\nExample:\n  ster vector inspect calm.json",
+)
+def inspect(*, artifact: Artifact, text: Text = False) -> str:
+    """Show what a steering artifact holds."""
+    from ster.steering import SteeringVector
+
+    try:
+        vector = SteeringVector.load(artifact)
+    except DocumentError as error:
+        raise DocumentError(f"failed to inspect {artifact}", error) from error
+    return render({"artifact": vector.summary}, text=text)
+
+
+def read_trial(
+    strengths: str | None, batch_size: int | None, max_sequence: int | None
+) -> StrengthTrial | None:
+    """Refuse strengths without what they need, before any file is read."""
+    if strengths is None:
+        return None
+    if batch_size is None:
+        raise DirectionError("--strengths needs --batch-size; Ster assumes none")
+    if max_sequence is None:
+        raise DirectionError("--strengths needs --max-sequence; Ster assumes none")
+    return StrengthTrial.of(strengths, batch_size=batch_size, max_sequence=max_sequence)

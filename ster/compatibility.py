@@ -1,0 +1,71 @@
+"""Whether a steering vector suits a loaded model: refusals, then warnings."""
+
+from __future__ import annotations
+
+from ster.errors import DocumentError
+from ster.layers import check_layers
+from ster.loaded import LoadedModel
+from ster.steering import SteeringVector
+from ster.text import quoted
+
+# Two labels for one encoding.
+_RAW_TEXT = ("absent", "off")
+
+
+def check_measured(vector: SteeringVector, model: LoadedModel) -> None:
+    """Refuse to measure a vector on a model that it does not belong to.
+
+    Raises:
+        DocumentError: It is of another model or width.
+        LayerError: The model lacks one of its layers.
+    """
+    if vector.model != model.files.model:
+        raise DocumentError(
+            f"artifact model {quoted(vector.model)} does not match runtime model "
+            f"{quoted(model.files.model)}"
+        )
+    _check_shape(vector, model)
+    _warn(vector, model)
+
+
+def check_steering(vector: SteeringVector, model: LoadedModel) -> None:
+    """Refuse to steer a model with a vector that does not belong to it.
+
+    Raises:
+        DocumentError: It is of another model or width.
+        LayerError: The model lacks one of its layers.
+    """
+    if vector.model != model.files.model:
+        raise DocumentError(
+            f"artifact was trained for model {quoted(vector.model)}, current model is "
+            f"{quoted(model.files.model)}"
+        )
+    _check_shape(vector, model)
+    _warn(vector, model)
+
+
+def _check_shape(vector: SteeringVector, model: LoadedModel) -> None:
+    width = model.config.hidden_size
+    if vector.hidden_size != width:
+        raise DocumentError(
+            f"artifact width {vector.hidden_size} does not match model width {width}"
+        )
+    check_layers(vector.layers, model.config.num_hidden_layers)
+
+
+def _warn(vector: SteeringVector, model: LoadedModel) -> None:
+    """Warn of another encoding or width; what an artifact does not say is not known."""
+    trained, label = vector.chat_template, model.encoder.chat_template
+    alike = trained == label or (trained in _RAW_TEXT and label in _RAW_TEXT)
+    if trained is not None and not alike:
+        model.reporter.warn(
+            f"this direction was trained with chat template {trained} and this run "
+            f"encodes {label}, so the number below describes a format it was not "
+            "trained in"
+        )
+    if vector.precision not in (None, model.precision):
+        model.reporter.warn(
+            f"this direction was trained at precision {vector.precision} and this run "
+            f"maps the base weights at {model.precision}, so it is being read in a "
+            "different space than it was fitted in"
+        )

@@ -1,0 +1,72 @@
+"""The fields of a parsed artifact, and the two that say whose document it is."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ster.documents.json import JsonError
+from ster.errors import DocumentError
+from ster.text import quoted
+
+SCHEMA_VERSION = 1
+PRODUCT = "ster"
+Kind = TypeVar("Kind", int, str, list[object], dict[str, object])
+_KIND_NAMES = {int: "whole number", str: "string", list: "list", dict: "object"}
+
+
+def field(fields: dict[str, object], name: str, kind: type[Kind]) -> Kind:
+    """Take a field that must be there, or raise JsonError."""
+    if name not in fields:
+        raise JsonError(f"missing field `{name}`")
+    return require(f"`{name}`", fields[name], kind)
+
+
+def optional_string(fields: dict[str, object], name: str) -> str | None:
+    """Take a string that may be missing or null, or raise JsonError."""
+    return None if fields.get(name) is None else field(fields, name, str)
+
+
+def require(what: str, value: object, kind: type[Kind]) -> Kind:
+    """Take a value of a kind, or raise JsonError about ``what``."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise JsonError(f"{what} is no {_KIND_NAMES[kind]}")
+    return value
+
+
+def check_provenance(fields: dict[str, object]) -> None:
+    """Refuse an artifact of another schema or product.
+
+    Raises:
+        JsonError: The fields that tell are missing.
+        DocumentError: They tell of another.
+    """
+    schema = field(fields, "schema_version", int)
+    if schema != SCHEMA_VERSION:
+        raise DocumentError(
+            f"artifact schema {schema} is unsupported; "
+            f"this Ster build reads schema {SCHEMA_VERSION}"
+        )
+    product = field(fields, "product", str)
+    if product != PRODUCT:
+        raise DocumentError(f"artifact belongs to product {quoted(product)}, not Ster")
+
+
+def parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
+    """Take the numbers of one layer, not yet narrowed to f32.
+
+    Raises:
+        JsonError: It is no list of numbers.
+        DocumentError: It has another width, or a null for a number.
+    """
+    values = require(f"layer {layer}", row, list)
+    if len(values) != hidden_size:
+        raise DocumentError(
+            f"layer {layer} has vector width {len(values)}, expected {hidden_size}"
+        )
+    # Types, since numpy would take true for 1.0 and "1.0" too.
+    foreign = set(map(type, values)) - {float, int}
+    if foreign == {type(None)}:
+        raise DocumentError(f"layer {layer} contains a non-finite value")
+    if foreign:
+        raise JsonError(f"layer {layer} contains what is no number")
+    return values

@@ -1,0 +1,197 @@
+"""The steering artifact: how a fitted direction is written, and strictly read again.
+
+One compact JSON object; each f32 has the fewest digits that read back to the same f32.
+Unknown keys are ignored, so newer documents can be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ster.documents.fields import (
+    PRODUCT,
+    SCHEMA_VERSION,
+    check_provenance,
+    field,
+    optional_string,
+    parse_row,
+    require,
+)
+from ster.documents.float32 import narrow
+from ster.documents.json import (
+    AtomicFile,
+    JsonError,
+    make_directories,
+    read_json,
+    remove_directories,
+)
+from ster.errors import DocumentError, OutputError
+
+F32 = npt.NDArray[np.float32]
+
+
+def read_artifact(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a steering artifact as the fields of a ``SteeringVector``.
+
+    Raises:
+        DocumentError: It cannot be read, or is no artifact that can steer.
+    """
+    label = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except (OSError, ValueError) as error:
+        raise DocumentError(
+            f"failed to read steering artifact {label}", error
+        ) from error
+    try:
+        return _parse(read_json(data))
+    except JsonError as error:
+        raise DocumentError(
+            f"invalid steering artifact JSON in {label}", error
+        ) from error
+
+
+@contextmanager
+def open_artifact(
+    path: str | os.PathLike[str],
+) -> Iterator[Callable[[Mapping[str, object]], None]]:
+    """Open the place of an artifact; it appears, whole, when the ``with`` ends.
+
+    Yields:
+        A function that writes the document, whose keys are in their order.
+
+    Raises:
+        OutputError: It cannot be written. Then nothing is left behind.
+    """
+    label = os.fspath(path)
+    made = _make_parent(label)
+    try:
+        with AtomicFile(path) as file:
+            yield lambda document: file.write(_dump(document, label))
+    except OutputError as error:
+        remove_directories(made)
+        sentence = f"failed to write steering artifact {label}"
+        raise OutputError(sentence, *error.causes) from error
+    except BaseException:
+        remove_directories(made)
+        raise
+
+
+def check_layers(layers: tuple[int, ...], directions: F32) -> None:
+    """Refuse layers out of order, and directions that do not point anywhere.
+
+    Raises:
+        DocumentError: A layer is repeated or unsorted, or its direction is not finite
+            or all zeros.
+    """
+    for before, layer in pairwise(layers):
+        if layer == before:
+            raise DocumentError(f"layer {layer} is given twice")
+        if layer < before:
+            raise DocumentError(
+                f"layer {layer} follows layer {before}; layers must ascend"
+            )
+    for layer, direction in zip(layers, directions, strict=True):
+        if not np.isfinite(direction).all():
+            raise DocumentError(f"layer {layer} contains a non-finite value")
+        if not direction.any():
+            raise DocumentError(f"layer {layer} contains only zeros")
+
+
+def _make_parent(label: str) -> list[str]:
+    parent = os.path.dirname(label)
+    try:
+        return make_directories(os.path.abspath(parent)) if parent else []
+    except (OSError, ValueError) as error:
+        raise OutputError(f"failed to create {parent}", error) from error
+
+
+def _dump(document: Mapping[str, object], label: str) -> bytes:
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError as error:
+        # A path on the command line need not be UTF-8, and JSON must be.
+        raise OutputError(f"failed to write {label}", error) from error
+
+
+def _parse(document: object) -> dict[str, Any]:
+    """Check and convert a parsed artifact; JsonError where its form is wrong."""
+    fields = require("the document", document, dict)
+    check_provenance(fields)
+    hidden_size = field(fields, "hidden_size", int)
+    vectors = [
+        require(f"vectors[{index}]", vector, dict)
+        for index, vector in enumerate(field(fields, "vectors", list))
+    ]
+    provenance = {
+        "model": field(fields, "model", str),
+        "model_revision": optional_string(fields, "model_revision"),
+        "precision": optional_string(fields, "precision"),
+        "chat_template": optional_string(fields, "chat_template"),
+        "trait_name": field(fields, "trait_name", str),
+        "method": field(fields, "method", str),
+        "metadata": _parse_metadata(fields),
+    }
+    return provenance | _parse_vectors(vectors, hidden_size)
+
+
+def _parse_vectors(
+    vectors: list[dict[str, object]], hidden_size: int
+) -> dict[str, object]:
+    if not vectors:
+        raise DocumentError("artifact has no steering vectors")
+    if hidden_size < 1:
+        raise JsonError("`hidden_size` is below one")
+    layers = tuple(_parse_layer(vector) for vector in vectors)
+    rows = [
+        parse_row(vector.get("values"), layer, hidden_size)
+        for layer, vector in zip(layers, vectors, strict=True)
+    ]
+    directions = narrow(np.array(rows, dtype=np.float64))
+    check_layers(layers, directions)
+    return {
+        "layers": layers,
+        "array": directions,
+        "train_margin": tuple(_parse_number(v, "train_margin") for v in vectors),
+        "train_accuracy": tuple(_parse_number(v, "train_accuracy") for v in vectors),
+    }
+
+
+def _parse_layer(vector: dict[str, object]) -> int:
+    layer = field(vector, "layer", int)
+    if layer < 0:
+        raise JsonError("`layer` is below zero")
+    return layer
+
+
+def _parse_number(vector: dict[str, object], name: str) -> np.float32:
+    if name not in vector:
+        raise JsonError(f"missing field `{name}`")
+    value = vector[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise JsonError(f"`{name}` is no number")
+    number: np.float32 = narrow(np.array([value], dtype=np.float64))[0]
+    if not np.isfinite(number):
+        raise DocumentError(f"layer {vector['layer']} contains a non-finite value")
+    return number
+
+
+def _parse_metadata(fields: dict[str, object]) -> dict[str, str]:
+    if fields.get("metadata") is None:
+        return {}
+    metadata = field(fields, "metadata", dict)
+    return {key: field(metadata, key, str) for key in metadata}
+
+
+def artifact_header() -> dict[str, object]:
+    """Return what every artifact begins with."""
+    return {"schema_version": SCHEMA_VERSION, "product": PRODUCT}

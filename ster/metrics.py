@@ -1,0 +1,117 @@
+"""How well a direction tells the sides of pairs apart: pure functions of scores.
+
+A score is a row's product with a direction, in f64: residual streams carry a few very
+large values, and a margin is the small difference of two scores.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.documents.float32 import shortest
+from ster.errors import DirectionError
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+RANDOM_DIRECTIONS = 200
+RANDOM_SEED = 0
+_Z_95 = 1.959963984540054
+
+
+def score_rows(rows: F32, directions: F32) -> F64:
+    """Project rows on their layer's direction.
+
+    Args:
+        rows: (num_rows, num_layers, hidden_size).
+        directions: (num_layers, hidden_size), of any length.
+
+    Returns:
+        (num_rows, num_layers).
+
+    Raises:
+        DirectionError: The widths differ.
+    """
+    width, row_width = directions.shape[-1], rows.shape[-1]
+    if width != row_width:
+        raise DirectionError(
+            f"direction width {width} does not match activation width {row_width}"
+        )
+    scores = [
+        rows[:, layer].astype(np.float64) @ direction.astype(np.float64)
+        for layer, direction in enumerate(directions)
+    ]
+    return np.stack(scores, axis=-1)
+
+
+def accuracy(margins: F64) -> F64:
+    """Return the share of pairs whose positive side scores higher, by layer.
+
+    Args:
+        margins: Positive less negative score, (num_pairs, num_layers).
+    """
+    share: F64 = np.mean(margins > 0, axis=0)
+    return share
+
+
+def effect_size(positive: F64, negative: F64) -> float | None:
+    """Return the distance of the sides' means in units of their spread.
+
+    Args:
+        positive: Scores of one layer's positive sides.
+        negative: Scores of the negative sides.
+
+    Returns:
+        None where that is no normal f32, as of one pair, whose sides have no spread.
+    """
+    means = positive.mean(), negative.mean()
+    deviations = np.concatenate([positive - means[0], negative - means[1]])
+    with np.errstate(all="ignore"):
+        size = np.float32((means[0] - means[1]) / np.sqrt(np.mean(deviations**2)))
+    if not np.isfinite(size) or abs(size) < np.finfo(np.float32).tiny:
+        return None
+    return shortest(size)
+
+
+def accuracy_interval(share: float, num_pairs: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of an accuracy.
+
+    Source: Wilson 1927; it stays within 0 and 1, also for few pairs.
+    """
+    spread = _Z_95**2 / num_pairs
+    centre = (share + spread / 2) / (1 + spread)
+    root = math.sqrt(share * (1 - share) * spread + spread**2 / 4)
+    half = root / (1 + spread)
+    return float(max(0.0, centre - half)), float(min(1.0, centre + half))
+
+
+def random_accuracies(positive: F32, negative: F32) -> F64:
+    """Return the accuracy of random directions, the same ones at every call.
+
+    Args:
+        positive: Rows of the positive sides, (num_pairs, num_layers, hidden_size).
+        negative: Rows of the negative sides.
+
+    Returns:
+        (RANDOM_DIRECTIONS, num_layers).
+    """
+    generator = np.random.default_rng(RANDOM_SEED)
+    shape = positive.shape[-1], RANDOM_DIRECTIONS
+    directions = generator.standard_normal(shape, dtype=np.float32)
+    shares = [
+        np.mean((positive[:, layer] - negative[:, layer]) @ directions > 0, axis=0)
+        for layer in range(positive.shape[1])
+    ]
+    return np.stack(shares, axis=-1)
+
+
+def mean_norms(rows: F32) -> F64:
+    """Return the mean length of each layer's rows, (num_layers,)."""
+    norms = [
+        np.linalg.norm(rows[:, layer].astype(np.float64), axis=-1).mean()
+        for layer in range(rows.shape[1])
+    ]
+    return np.array(norms)

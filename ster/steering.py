@@ -1,0 +1,278 @@
+"""Steering vectors: a direction for each layer, with where it comes from.
+
+A vector is a value: arithmetic makes new ones, and nothing is switched on or off.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ster.documents.float32 import shortest
+from ster.documents.steering import (
+    artifact_header,
+    check_layers,
+    open_artifact,
+    read_artifact,
+)
+from ster.errors import DirectionError, DocumentError, LayerError
+from ster.layers import abridge
+from ster.text import quoted
+
+F32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SteeringVector:
+    """Directions in a model's residual stream, one for each of some layers.
+
+    ``vector * 4.0``, ``-vector`` and ``one + other`` are vectors too. Their metadata
+    say how they were made; the training numbers stay those of the fitted directions,
+    and a sum has none (zeros).
+
+    Args:
+        layers: Block indices, ascending.
+        array: The directions, f32, (num_layers, hidden_size); of length 1 as fitted.
+        model: The model as it was named.
+        model_revision: The revision it was read at, None where there is none.
+        precision: The width it was read at, None where that is not known.
+        chat_template: How its prompts were encoded: applied, absent or off.
+        trait_name: What it points towards.
+        method: How it was fitted: caa, pca or logistic.
+        train_margin: The mean margin of each layer on the pairs it was fitted on.
+        train_accuracy: The share of these pairs that each layer orders.
+        metadata: Anything more, as strings.
+
+    Raises:
+        DocumentError: The parts do not fit together, or a value is not finite.
+
+    Example:
+        >>> from ster import SteeringVector
+        >>> calm = SteeringVector(
+        ...     layers=(1,), array=np.ones((1, 4), "f4"), model="toy",
+        ...     trait_name="calm", method="caa",
+        ... )
+        >>> calm * 2
+        SteeringVector('calm', caa, layers 1, model='toy', hidden_size=4, scale=2)
+    """
+
+    layers: tuple[int, ...]
+    array: F32
+    model: str
+    model_revision: str | None = None
+    precision: str | None = None
+    chat_template: str | None = None
+    trait_name: str
+    method: str
+    train_margin: tuple[float, ...] = ()
+    train_accuracy: tuple[float, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    # numpy would multiply element by element: np.float64(2) * vector.
+    __array_ufunc__: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        """Check once that the parts fit together."""
+        if not self.layers:
+            raise DocumentError("artifact has no steering vectors")
+        if self.array.dtype != np.float32 or self.array.ndim != 2:
+            raise DocumentError("directions must be float32 (num_layers, hidden_size)")
+        if len(self.array) != len(self.layers) or not self.array.size:
+            raise DocumentError("directions must be one for each layer")
+        if list(self.layers) != sorted(set(self.layers)):
+            raise DocumentError("layers of a steering vector must ascend")
+        if not np.isfinite(self.array).all():
+            raise DocumentError("a steering vector holds a value that is not finite")
+        for name in ("train_margin", "train_accuracy"):
+            numbers = getattr(self, name) or (0.0,) * len(self.layers)
+            object.__setattr__(self, name, tuple(map(shortest, numbers)))
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the residual stream."""
+        return int(self.array.shape[1])
+
+    def direction(self, layer: int) -> F32:
+        """Look at one layer's direction, (hidden_size,), without copying it.
+
+        Raises:
+            LayerError: The vector has no such layer.
+        """
+        if layer not in self.layers:
+            there = abridge(self.layers)
+            raise LayerError(f"the vector has no layer {layer}; there are {there}")
+        view: F32 = self.array[self.layers.index(layer)]
+        return view
+
+    def __repr__(self) -> str:
+        """Show what it is and where it comes from, not the numbers."""
+        parts = [
+            repr(self.trait_name),
+            self.method,
+            f"layers {abridge(self.layers)}",
+            f"model={self.model!r}",
+            f"hidden_size={self.hidden_size}",
+        ]
+        if "pair_count" in self.metadata:
+            parts.append(f"{self.metadata['pair_count']} pairs")
+        if "scale" in self.metadata:
+            parts.append(f"scale={self.metadata['scale']}")
+        return f"SteeringVector({', '.join(parts)})"
+
+    def __mul__(self, strength: float) -> SteeringVector:
+        """Scale the directions; where they come from stays, the scale beside it."""
+        if not _is_number(strength):
+            return NotImplemented
+        factor = float(strength)
+        if not math.isfinite(factor):
+            raise DirectionError(f"a strength must be finite, not {factor}")
+        scale = factor * float(self.metadata.get("scale", 1.0))
+        with np.errstate(over="ignore"):
+            array = (self.array * factor).astype(np.float32)
+        metadata = {**self.metadata, "scale": f"{scale:g}"}
+        return replace(self, array=array, metadata=metadata)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> SteeringVector:
+        """Point the other way."""
+        return self * -1.0
+
+    def __add__(self, other: SteeringVector) -> SteeringVector:
+        """Add layer by layer; a layer that only one has is taken as it is.
+
+        Raises:
+            DirectionError: They are of different models or widths.
+        """
+        if not isinstance(other, SteeringVector):
+            return NotImplemented
+        _check_same_space(self, other)
+        layers = tuple(sorted({*self.layers, *other.layers}))
+        array = np.zeros((len(layers), self.hidden_size), np.float32)
+        for vector in (self, other):
+            array[[layers.index(layer) for layer in vector.layers]] += vector.array
+        return SteeringVector(
+            layers=layers,
+            array=array,
+            model=self.model,
+            model_revision=_common(self.model_revision, other.model_revision),
+            precision=_common(self.precision, other.precision),
+            chat_template=_common(self.chat_template, other.chat_template),
+            trait_name=_joined(self.trait_name, other.trait_name),
+            method=_joined(self.method, other.method),
+            metadata={"sum": f"{_term(self)} + {_term(other)}"},
+        )
+
+    def __sub__(self, other: SteeringVector) -> SteeringVector:
+        """Subtract layer by layer, as ``self + -other``."""
+        if not isinstance(other, SteeringVector):
+            return NotImplemented
+        return self + -other
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The artifact, its keys in their order."""
+        optional = {"precision": self.precision, "chat_template": self.chat_template}
+        numbers = zip(
+            self.layers, self.array, self.train_margin, self.train_accuracy, strict=True
+        )
+        return {
+            **artifact_header(),
+            "model": self.model,
+            "model_revision": self.model_revision,
+            **{key: word for key, word in optional.items() if word is not None},
+            "trait_name": self.trait_name,
+            "method": self.method,
+            "hidden_size": self.hidden_size,
+            "vectors": [
+                {
+                    "layer": layer,
+                    "values": np.ascontiguousarray(values),
+                    "train_margin": margin,
+                    "train_accuracy": accuracy,
+                }
+                for layer, values, margin, accuracy in numbers
+            ],
+            "metadata": dict(self.metadata),
+        }
+
+    @property
+    def summary(self) -> dict[str, object]:
+        """The artifact without its values, which ``inspect`` shows."""
+        norms = np.linalg.norm(self.array.astype(np.float64), axis=1)
+        numbers = zip(
+            self.layers, norms, self.train_margin, self.train_accuracy, strict=True
+        )
+        summary = {**self.document, "precision": self.precision}
+        del summary["vectors"]
+        return {
+            **summary,
+            "chat_template": self.chat_template,
+            "layers": [
+                {
+                    "layer": layer,
+                    "norm": float(norm),
+                    "width": self.hidden_size,
+                    "train_margin": margin,
+                    "train_accuracy": accuracy,
+                }
+                for layer, norm, margin, accuracy in numbers
+            ],
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a steering artifact, the whole document or nothing.
+
+        Raises:
+            DocumentError: A direction is all zeros, and could not be read again.
+            OutputError: It cannot be written.
+        """
+        check_layers(self.layers, self.array)
+        with open_artifact(path) as write:
+            write(self.document)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SteeringVector:
+        """Read a steering artifact, every value as the f32 that was written.
+
+        Raises:
+            DocumentError: It cannot be read, or is no artifact that can steer.
+        """
+        return cls(**read_artifact(path))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_same_space(one: SteeringVector, other: SteeringVector) -> None:
+    for name in ("model", "hidden_size"):
+        read = operator.attrgetter(name)
+        if read(one) != read(other):
+            raise DirectionError(
+                f"vectors of different models cannot be added: {name} is "
+                f"{quoted(str(read(one)))} and {quoted(str(read(other)))}"
+            )
+
+
+def _common(one: str | None, other: str | None) -> str | None:
+    return one if one == other else None
+
+
+def _joined(one: str, other: str) -> str:
+    return one if one == other else f"{one} + {other}"
+
+
+def _term(vector: SteeringVector) -> str:
+    """Describe one side of a sum, a sum itself in parentheses."""
+    made = vector.metadata.get("sum")
+    label = f"({made})" if made else f"{vector.trait_name} ({vector.method})"
+    scale = vector.metadata.get("scale")
+    return f"{scale} × {label}" if scale else label

@@ -1,0 +1,321 @@
+"""config.json -> DecoderConfig: right for every family, or refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from ster.checkpoint.config import DecoderConfig, read_config, resolve_config
+from ster.checkpoint.rotary_config import DefaultRope
+from ster.errors import ConfigError
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+REQUIRED = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "vocab_size": 50,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5,
+}
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def resolve(family: object = "llama", /, **changes: object) -> DecoderConfig:
+    """Resolve a config; a change to ``...`` removes the field."""
+    document = {"model_type": family} | REQUIRED | changes
+    document = {k: v for k, v in document.items() if v is not ...}
+    return resolve_config(document, "m/config.json")
+
+
+def refusal(family: object = "llama", /, **changes: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(family, **changes)
+    return str(caught.value)
+
+
+# What AutoConfig.for_model(family, **REQUIRED) of transformers 5.24 has for a field
+# that the file leaves out; its biases stand in modeling_<family>.py. The key-value
+# heads are ours: absent or null, they equal the query heads.
+DEFAULTS = DecoderConfig(
+    model_type="llama",
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=16,
+    vocab_size=50,
+    max_position_embeddings=128,
+    rms_norm_eps=1e-5,
+    rope=DefaultRope(theta=10000.0),
+    qkv_bias=False,
+    o_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    sliding_windows=(None, None, None),
+    tie_word_embeddings=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "differences"),
+    [
+        ("llama", {}),
+        ("mistral", {"sliding_windows": (4096, 4096, 4096)}),
+        ("qwen2", {"qkv_bias": True}),
+        ("qwen3", {"qk_norm": True, "head_dim": 128}),
+    ],
+)
+def test_absent_fields_are_what_the_family_gives_them(family, differences):
+    expected = dataclasses.replace(DEFAULTS, model_type=family, **differences)
+    assert resolve(family) == expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_null_is_absent(family):
+    names = (
+        "num_key_value_heads head_dim hidden_act tie_word_embeddings attention_bias "
+        "mlp_bias rope_theta layer_types use_sliding_window max_window_layers "
+        "quantization_config"
+    )
+    nulls = dict.fromkeys(names.split())
+    assert resolve(family, **nulls) == resolve(family)
+
+
+@pytest.mark.parametrize("field", sorted(REQUIRED))
+def test_a_field_that_no_default_can_replace_is_required(field):
+    assert refusal(**{field: ...}) == (
+        f"invalid llama config m/config.json: missing field `{field}`"
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_width_of_the_weights_is_neither_needed_nor_a_matter(family):
+    for dtype in ("float32", "bfloat16", None, 3):
+        assert resolve(family, dtype=dtype) == resolve(family)
+        assert resolve(family, torch_dtype=dtype) == resolve(family)
+
+
+def test_fields_of_other_tools_are_ignored():
+    assert resolve(auto_map={"a": 1}, pretraining_tp=1, eos_token_id=[1]) == DEFAULTS
+
+
+def test_query_and_key_widths_follow_the_heads():
+    config = resolve(head_dim=10, num_key_value_heads=2)
+    assert (config.query_size, config.key_value_size) == (40, 20)
+
+
+@pytest.mark.parametrize(
+    ("family", "biases"),
+    [
+        # Mistral has none, Qwen2 always those three; neither asks the field.
+        ("llama", (True, True)),
+        ("mistral", (False, False)),
+        ("qwen2", (True, False)),
+        ("qwen3", (True, True)),
+    ],
+)
+def test_attention_bias_is_used_where_the_family_has_it(family, biases):
+    config = resolve(family, attention_bias=True)
+    assert (config.qkv_bias, config.o_bias) == biases
+    off = resolve(family, attention_bias=False)
+    assert (off.qkv_bias, off.o_bias) == (family == "qwen2", False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_only_llama_has_biases_in_its_feed_forward(family):
+    assert resolve(family, mlp_bias=True).mlp_bias == (family == "llama")
+
+
+def test_a_bias_flag_must_be_a_flag():
+    assert refusal(attention_bias=1).endswith(
+        "`attention_bias` is 1, not true or false"
+    )
+
+
+class TestFamilies:
+    @pytest.mark.parametrize(
+        "declared", ["gemma2", "LLAMA", "", None, 3, ["llama"], ...]
+    )
+    def test_an_unknown_one_is_refused_by_its_name(self, declared):
+        shown = declared if isinstance(declared, str) else ""
+        assert refusal(declared) == (
+            f'model architecture "{shown}" is unsupported by this Ster build; use a '
+            "Hugging Face checkpoint whose model_type is one of llama, mistral, qwen2, "
+            "qwen3"
+        )
+
+    def test_an_odd_name_is_quoted_on_one_line(self):
+        assert refusal('a"\nb').startswith(r'model architecture "a\"\nb" is')
+
+    def test_is_checked_before_any_field(self):
+        assert "unsupported" in refusal("gemma2", hidden_size=None, hidden_act="gelu")
+
+
+@pytest.mark.parametrize("name", ["quantization_config", "quantization"])
+@pytest.mark.parametrize("value", [{}, {"bits": 4}, "gptq"])
+def test_a_quantized_checkpoint_is_refused(name, value):
+    assert refusal(**{name: value}) == (
+        f"m/config.json is a quantized checkpoint (it declares {name}); Ster maps "
+        "unquantized safetensors only, so use the checkpoint it was quantized from"
+    )
+
+
+@pytest.mark.parametrize("activation", ["silu", "swish"])
+def test_both_names_of_the_activation_are_read(activation):
+    assert resolve(hidden_act=activation) == DEFAULTS
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_another_activation_is_refused(family):
+    assert refusal(family, hidden_act="gelu") == (
+        f'm/config.json declares hidden_act "gelu" for its {family} feed-forward; '
+        "Ster implements silu, swish"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"num_key_value_heads": 3}, "is 3, not a divisor of num_attention_heads, "),
+        ({"num_key_value_heads": 8}, "is 8, not a divisor of num_attention_heads, "),
+        ({"hidden_size": 66}, "is 66, not a multiple of num_attention_heads, 4"),
+        ({"head_dim": 15}, "is 15, not even and above two, as the rotation needs"),
+        ({"head_dim": 2}, "is 2, not even and above two, as the rotation needs"),
+        ({"hidden_size": 8}, "`head_dim` is 2, not even and above two"),
+        ({"num_hidden_layers": 10_001}, "is 10001, not between 0 and 10000"),
+        ({"num_hidden_layers": -1}, "is -1, not between 0 and 10000"),
+        ({"vocab_size": "50"}, '`vocab_size` is "50", not a whole number'),
+        ({"rms_norm_eps": 0}, "`rms_norm_eps` is 0, not a finite number above zero"),
+        ({"tie_word_embeddings": "no"}, '`tie_word_embeddings` is "no", not true or'),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(changes, complaint):
+    sentence, cause = refusal(**changes).split(": ", 1)
+    assert sentence == "invalid llama config m/config.json"
+    assert complaint in cause
+
+
+def test_a_head_dim_of_its_own_need_not_fit_the_hidden_size():
+    assert resolve(hidden_size=66, head_dim=24).head_dim == 24
+
+
+def test_a_model_without_layers_is_a_config():
+    assert resolve(num_hidden_layers=0).sliding_windows == ()
+
+
+class TestWindows:
+    @pytest.mark.parametrize(
+        ("declared", "windows"),
+        [(..., (4096,) * 3), (None, (None,) * 3), (7, (7,) * 3)],
+        ids=["absent", "null", "seven"],
+    )
+    def test_of_mistral_are_the_same_in_every_layer(self, declared, windows):
+        assert resolve("mistral", sliding_window=declared).sliding_windows == windows
+
+    def test_are_not_for_llama(self):
+        assert resolve("llama", sliding_window=7) == DEFAULTS
+
+    @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+    @pytest.mark.parametrize(
+        ("changes", "windows"),
+        [
+            # The layer_types that transformers 5.24's Qwen2Config makes of these.
+            ({"sliding_window": 8}, (None, None, None)),
+            ({"sliding_window": 8, "max_window_layers": 0}, (None, None, None)),
+            ({"use_sliding_window": True, "sliding_window": 8}, (None, None, None)),
+            (
+                {
+                    "use_sliding_window": True,
+                    "sliding_window": 8,
+                    "max_window_layers": 1,
+                },
+                (None, 8, 8),
+            ),
+            (
+                {
+                    "use_sliding_window": True,
+                    "sliding_window": 8,
+                    "max_window_layers": 0,
+                    "layer_types": [SLIDING, FULL, SLIDING],
+                },
+                (8, None, 8),
+            ),
+            ({"layer_types": [FULL] * 3}, (None, None, None)),
+        ],
+    )
+    def test_of_qwen_are_in_the_layers_that_have_them(self, family, changes, windows):
+        assert resolve(family, **changes).sliding_windows == windows
+
+    @pytest.mark.parametrize(
+        ("family", "changes"),
+        [
+            ("qwen2", {"use_sliding_window": True, "max_window_layers": 0}),
+            ("qwen2", {"layer_types": [SLIDING] * 3, "sliding_window": 8}),
+            ("qwen3", {"layer_types": [FULL, FULL, SLIDING]}),
+            ("mistral", {"layer_types": [SLIDING] * 3, "sliding_window": None}),
+            ("llama", {"layer_types": [FULL, SLIDING, FULL]}),
+        ],
+    )
+    def test_that_are_used_must_be_declared(self, family, changes):
+        assert refusal(family, **changes) == (
+            "m/config.json makes some layers sliding-window but declares no "
+            "sliding_window"
+        )
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_are_listed_for_every_layer_or_for_none(self, family):
+        assert refusal(family, layer_types=[FULL] * 2) == (
+            "m/config.json lists 2 layer_types for 3 layers"
+        )
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    @pytest.mark.parametrize("kind", ["chunked_attention", 1, None])
+    def test_are_of_two_kinds(self, family, kind):
+        cause = refusal(family, layer_types=[kind] * 3)
+        assert cause.endswith(
+            f"`layer_types` is {json.dumps(kind)}, not full_attention or "
+            "sliding_attention"
+        )
+
+    def test_of_mistral_may_not_be_in_some_layers(self):
+        assert refusal("mistral", layer_types=[SLIDING, FULL, SLIDING]).endswith(
+            '`layer_types` is "full_attention", not sliding_attention in every layer'
+        )
+
+    def test_may_be_listed_where_they_are_everywhere(self):
+        config = resolve("mistral", sliding_window=7, layer_types=[SLIDING] * 3)
+        assert config.sliding_windows == (7, 7, 7)
+        assert resolve("llama", layer_types=[FULL] * 3) == DEFAULTS
+
+    def test_are_positive(self):
+        assert "`sliding_window` is 0" in refusal("mistral", sliding_window=0)
+
+
+class TestFile:
+    def test_is_read(self, tmp_path):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({"model_type": "llama"} | REQUIRED))
+        assert read_config(path) == DEFAULTS
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[1]", '"llama"', "null", '{"a": NaN}', '{"a": 1, "a": 1}']
+    )
+    def test_that_is_no_json_object_is_refused(self, tmp_path, text):
+        path = tmp_path / "config.json"
+        path.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            read_config(path)
+        assert caught.value.sentence == f"invalid model config {path}"
+        assert len(caught.value.causes) == 1
+
+    def test_that_cannot_be_read_is_named(self, tmp_path):
+        with pytest.raises(ConfigError) as caught:
+            read_config(Path(tmp_path / "config.json"))
+        assert caught.value.sentence == f"failed to read {tmp_path}/config.json"
+        assert caught.value.causes == ("No such file or directory (os error 2)",)

@@ -1,0 +1,105 @@
+"""Devices and precisions: which words are known, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from ster.decoder import devices
+from ster.decoder.devices import MLX_CPU, check_device, implementation
+from ster.errors import DeviceError, UsageError
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+def test_the_cpu_has_both_widths(precision):
+    check_device("cpu", precision)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [("gpu", "gpu"), ("CPU", "CPU"), ("", ""), (MLX_CPU, MLX_CPU), ('a"', r"a\"")],
+)
+def test_an_unknown_device_is_a_usage_error(word, shown):
+    with pytest.raises(UsageError) as caught:
+        check_device(word, "f32")
+    assert str(caught.value) == (
+        f'unknown device "{shown}"; expected cpu, metal, or cuda'
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp16", "F32", "", "int8"])
+def test_an_unknown_precision_is_a_usage_error(precision):
+    with pytest.raises(UsageError) as caught:
+        check_device("metal", precision)
+    assert str(caught.value) == (
+        f'unknown precision "{precision}"; expected f32, f16, or bf16'
+    )
+
+
+def test_the_device_is_checked_before_the_precision():
+    with pytest.raises(UsageError, match="unknown device"):
+        check_device("gpu", "fp16")
+
+
+def test_bf16_is_refused_on_the_cpu():
+    with pytest.raises(DeviceError) as caught:
+        check_device("cpu", "bf16")
+    assert str(caught.value) == (
+        "bf16 has no CPU matmul kernel in this Candle build; use --precision f16 for "
+        "half precision on cpu, or --device metal for bf16"
+    )
+
+
+@pytest.mark.parametrize("name", ["metal", "cuda"])
+def test_a_device_without_its_library_is_refused(name, monkeypatch):
+    monkeypatch.delitem(sys.modules, "ster.decoder.mlx_decoder", raising=False)
+    monkeypatch.setitem(sys.modules, "mlx", None)
+    monkeypatch.setitem(sys.modules, "mlx.core", None)
+    with pytest.raises(DeviceError) as caught:
+        check_device(name, "f32")
+    assert caught.value.sentence == (
+        f"this Ster binary was built without the {name} feature"
+    )
+
+
+@pytest.mark.parametrize("name", ["metal", "cuda"])
+def test_a_device_that_this_mlx_lacks_is_refused(name, monkeypatch):
+    mx = pytest.importorskip("mlx.core")
+    monkeypatch.setattr(getattr(mx, name), "is_available", lambda: False)
+    with pytest.raises(DeviceError) as caught:
+        check_device(name, "f32")
+    assert str(caught.value) == (
+        f"this Ster binary was built without the {name} feature"
+    )
+
+
+@pytest.mark.parametrize(("name", "spelled"), [("metal", "Metal"), ("cuda", "CUDA")])
+def test_a_device_that_does_not_start_is_refused(name, spelled, monkeypatch):
+    mx = pytest.importorskip("mlx.core")
+    monkeypatch.setattr(getattr(mx, name), "is_available", lambda: True)
+
+    def fail(*args):
+        raise RuntimeError("no such stream")
+
+    monkeypatch.setattr(mx, "stream", fail)
+    with pytest.raises(DeviceError) as caught:
+        check_device(name, "f32")
+    assert caught.value.sentence == f"failed to initialize {spelled} device"
+    assert caught.value.causes == ("no such stream",)
+
+
+def test_mlx_does_not_round_products_to_tf32(monkeypatch):
+    pytest.importorskip("mlx.core")
+    monkeypatch.setenv("MLX_ENABLE_TF32", "1")
+    check_device(MLX_CPU, "bf16", known=(*devices.DEVICES, MLX_CPU))
+    assert os.environ["MLX_ENABLE_TF32"] == "0"
+
+
+def test_an_implementation_has_all_that_the_protocol_names(device):
+    module = implementation(device)
+    wanted = [n for n in vars(devices.Implementation) if not n.startswith("_")]
+    assert wanted
+    assert [name for name in wanted if not callable(getattr(module, name, None))] == []
+    assert module.device_memory() > 0

@@ -1,0 +1,71 @@
+"""The tree of errors, what a refusal says, and which exit code it has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ster import errors
+from ster.errors import ConfigError, SterError, UsageError, WeightsError, flatten
+
+CLASSES = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, SterError)
+]
+
+
+def drawn_tree() -> dict[str, str]:
+    """Read each class's parent off the drawing in the module's docstring."""
+    parents: dict[str, str] = {}
+    open_at: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.fullmatch(r"( {4}[│├└─ ]*)(\w+Error)  .+", line)
+        if found is None:
+            continue
+        depth, name = len(found[1]), found[2]
+        open_at = [(d, n) for d, n in open_at if d < depth]
+        parents[name] = open_at[-1][1] if open_at else "Exception"
+        open_at.append((depth, name))
+    return parents
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes():
+    assert drawn_tree() == {c.__name__: c.__bases__[0].__name__ for c in CLASSES}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_only_an_unknown_word_is_a_usage_error(kind):
+    assert kind("no").exit_code == (2 if kind is UsageError else 1)
+
+
+def test_a_sentence_stands_alone_and_causes_follow_it():
+    error = SterError("it failed", "so", ValueError("because"))
+    assert error.sentence == "it failed"
+    assert error.causes == ("so", "because")
+    assert str(error) == "it failed: so: because"
+    assert str(SterError("it failed")) == "it failed"
+
+
+@pytest.mark.parametrize(
+    ("cause", "lines"),
+    [
+        ("as it is", ["as it is"]),
+        (FileNotFoundError(2, "No such file"), ["No such file (os error 2)"]),
+        (OSError(13, "Permission denied", "f"), ["Permission denied (os error 13)"]),
+        (OSError("no number"), ["no number"]),
+        (ValueError("two\nlines"), ["two\nlines"]),
+        (KeyError(), ["KeyError"]),
+        (
+            WeightsError("outer", ConfigError("inner", "core")),
+            ["outer", "inner", "core"],
+        ),
+    ],
+)
+def test_causes_become_lines(cause, lines):
+    assert flatten((cause,)) == lines
+
+
+def test_causes_keep_their_order():
+    assert flatten(("a", SterError("b", "c"), "d")) == ["a", "b", "c", "d"]

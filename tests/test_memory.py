@@ -1,0 +1,143 @@
+"""How much memory there is, on a machine, in a container, and in words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ster import memory
+from ster.errors import UsageError
+from ster.memory import SHARE, free_memory, held_memory, parse_memory
+
+MEMINFO = (
+    "MemTotal:  8000 kB\nMemFree:  1000 kB\nMemAvailable:  4000 kB\nCached: 9 kB\n"
+)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be a machine without a word about its memory; tests write what there is."""
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    return tmp_path
+
+
+def limit(machine: Path, limit: object, current: int, **stat: int) -> None:
+    (machine / "memory.max").write_text(f"{limit}\n")
+    (machine / "memory.current").write_text(f"{current}\n")
+    lines = [f"{name} {count}" for name, count in {"anon": 5, **stat}.items()]
+    (machine / "memory.stat").write_text("\n".join(lines) + "\n")
+
+
+def test_a_share_of_what_the_system_could_give_is_free(machine):
+    (machine / "meminfo").write_text(MEMINFO)
+    assert free_memory() == SHARE * 4000 * 1024
+
+
+@pytest.mark.parametrize("text", [None, "MemTotal:  8000 kB\n"])
+def test_half_of_a_machine_that_does_not_say_counts_as_free(machine, text):
+    if text is not None:
+        (machine / "meminfo").write_text(text)
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert free_memory() == int(SHARE * (whole // 2))
+
+
+def test_a_container_has_what_its_limit_leaves(machine):
+    (machine / "meminfo").write_text(MEMINFO)
+    limit(machine, 1_000_000, 400_000)
+    assert free_memory() == SHARE * 600_000
+
+
+def test_files_that_a_container_has_cached_do_not_count_against_it(machine):
+    (machine / "meminfo").write_text(MEMINFO)
+    limit(machine, 1_000_000, 900_000, active_file=300_000, inactive_file=200_000)
+    assert free_memory() == SHARE * 600_000
+
+
+def test_a_container_that_is_full_leaves_nothing(machine):
+    limit(machine, 1000, 2000)
+    assert free_memory() == 0
+
+
+def test_a_large_limit_does_not_make_a_machine_larger(machine):
+    (machine / "meminfo").write_text(MEMINFO)
+    limit(machine, 2**50, 0)
+    assert free_memory() == SHARE * 4000 * 1024
+
+
+def test_a_container_without_a_limit_is_the_machine(machine):
+    (machine / "meminfo").write_text(MEMINFO)
+    limit(machine, "max", 900_000)
+    assert free_memory() == SHARE * 4000 * 1024
+
+
+def test_what_the_process_holds_grows_with_it():
+    before = held_memory()
+    held = bytearray(os.urandom(1)) * 2**25
+    assert held_memory() - before >= 2**24
+    assert len(held) == 2**25
+
+
+def test_a_process_without_statm_counts_the_most_it_has_held(monkeypatch):
+    def fail(path):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    now = held_memory()
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert held_memory() >= 0.9 * now
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 1),
+        ("123456", 123_456),
+        ("800M", 800 * 10**6),
+        ("800m", 800 * 10**6),
+        ("4GB", 4 * 10**9),
+        ("4 G", 4 * 10**9),
+        (" 1.5 GiB ", 3 * 2**29),
+        ("2Ki", 2048),
+        ("3k", 3000),
+        ("0.5T", 5 * 10**11),
+        ("1TiB", 2**40),
+        ("7b", 7),
+    ],
+)
+def test_a_size_is_read(text, size):
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "G",
+        "0",
+        "0G",
+        "0.1",
+        "-1",
+        "+1",
+        "1e9",
+        "4GG",
+        "4X",
+        "1,5G",
+        ".5G",
+        "5.G",
+        "inf",
+        "nan",
+        "1_0",
+        "\u0664G",
+        "9" * 400,
+        "1 2",
+        "4 i",
+    ],
+)
+def test_what_is_no_size_is_a_usage_error(text):
+    with pytest.raises(UsageError) as caught:
+        parse_memory(text)
+    assert str(caught.value) == (
+        f'invalid memory size "{text}"; expected one such as 800M or 4G'
+    )

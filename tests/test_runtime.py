@@ -1,0 +1,406 @@
+"""A loaded checkpoint in a notebook: what it reads, keeps, says and refuses."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ster import Activations, load, write_toy_checkpoint
+from ster.decoder.devices import implementation
+from ster.errors import (
+    CapacityError,
+    DeviceError,
+    LayerError,
+    NumericsError,
+    PromptError,
+    UsageError,
+    WeightsError,
+)
+from ster.reporting import Progress, SterWarning
+from ster.runtime import Runtime, open_runtime
+from tests.checkpoints import (
+    make_config,
+    make_tensors,
+    random_ids,
+    text,
+    word_tokenizer,
+    write_checkpoint,
+)
+
+PROMPTS = [text(random_ids(length, seed=length)) for length in (5, 1, 9)]
+
+
+class Recorder:
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.events: list[Progress] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    def warn(self, sentence: str) -> None:
+        self.warnings.append(sentence)
+
+    def progress(self, progress: Progress) -> None:
+        self.events.append(progress)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Llama of three blocks, of width 32."""
+    return write_checkpoint(tmp_path_factory.mktemp("llama")).directory
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the toy checkpoint."""
+    directory = tmp_path_factory.mktemp("toy") / "toy"
+    write_toy_checkpoint(directory)
+    return directory
+
+
+@pytest.fixture
+def runtime(checkpoint, device) -> Runtime:
+    return load(checkpoint, device=device)
+
+
+@pytest.fixture
+def opened(device, monkeypatch) -> list[bool]:
+    """Note every time that a decoder is made, and whether its blocks stay."""
+    module: Any = implementation(device)
+    resident: list[bool] = []
+    make = module.open_decoder
+
+    def open_decoder(*args, **kwargs):
+        resident.append(kwargs["resident"])
+        return make(*args, **kwargs)
+
+    monkeypatch.setattr(module, "open_decoder", open_decoder)
+    return resident
+
+
+def same(a: Activations, b: Activations) -> None:
+    np.testing.assert_array_equal(a.array, b.array)
+
+
+class TestLoading:
+    def test_a_runtime_says_what_it_is(self, toy):
+        assert repr(load(toy)) == (
+            f"Runtime(model={str(toy)!r}, llama, 4 layers, hidden_size=64, "
+            "device='cpu', precision='f32', chat_template='absent')"
+        )
+
+    def test_a_directory_may_be_a_path_or_a_string(self, toy):
+        for model in (toy, str(toy)):
+            runtime = load(model, revision="mine", precision="f16")
+            assert runtime.model == str(toy)
+            assert runtime.model_revision == "mine"
+            assert runtime.precision == "f16"
+
+    def test_unknown_words_are_refused(self, toy):
+        with pytest.raises(UsageError, match="unknown device"):
+            load(toy, device="gpu")
+        with pytest.raises(UsageError, match="unknown precision"):
+            load(toy, precision="f64")
+        with pytest.raises(UsageError, match="unknown chat template mode"):
+            load(toy, chat_template="on")
+        with pytest.raises(DeviceError, match="bf16 has no CPU"):
+            load(toy, precision="bf16")
+
+    def test_layers_are_checked_before_the_tokenizer_is_read(self, toy, tmp_path):
+        for file in toy.iterdir():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        (tmp_path / "tokenizer.json").write_text("no tokenizer")
+        with pytest.raises(LayerError, match="layer 4 is outside"):
+            open_runtime(
+                str(tmp_path),
+                device="cpu",
+                precision="f32",
+                chat_template="auto",
+                revision=None,
+                reporter=Recorder(),
+                layers="4",
+            )
+
+
+class TestReading:
+    def test_the_toy_is_read(self, toy, device):
+        read = load(toy, device=device).activations(["the sea is calm ."], [0, 3])
+        assert read.array.shape == (1, 2, 64)
+        assert read.array.dtype == np.float32
+        assert read.layers == (0, 3)
+        assert read.prompts == ("the sea is calm .",)
+        assert (read.model, read.model_revision, read.hidden_size) == (
+            str(toy),
+            None,
+            64,
+        )
+
+    @pytest.mark.parametrize(
+        ("layers", "selected"),
+        [
+            ("all", (0, 1, 2)),
+            ("2, 0..1", (0, 2)),
+            (1, (1,)),
+            (np.int64(1), (1,)),
+            ([2, 0, 2], (0, 2)),
+            ((1,), (1,)),
+            (range(2), (0, 1)),
+            (np.array([2, 1]), (1, 2)),
+            (iter([0, 1]), (0, 1)),
+        ],
+        ids=repr,
+    )
+    def test_layers_may_be_given_as_one_likes(self, checkpoint, layers, selected):
+        read = load(checkpoint).activations(PROMPTS[:1], layers)
+        assert read.layers == selected
+        assert read.array.shape == (1, len(selected), 32)
+
+    @pytest.mark.parametrize(
+        ("layers", "sentence"),
+        [
+            ([], "at least one layer is required"),
+            ("", "no layers selected"),
+            (3, "layer 3 is outside the model's 0..2 range"),
+            ([0, 7, 5], "layer 5 is outside the model's 0..2 range"),
+            (-1, "layer -1 is outside the model's 0..2 range"),
+            ("last", 'invalid layer "last"'),
+            (1.0, 'invalid layer "1.0"'),
+            (True, 'invalid layer "True"'),
+            (None, 'invalid layer "None"'),
+            (["1"], 'invalid layer "1"'),
+        ],
+    )
+    def test_layers_that_the_model_lacks_are_refused(
+        self, checkpoint, layers, sentence
+    ):
+        with pytest.raises(LayerError) as caught:
+            load(checkpoint).activations(PROMPTS, layers)
+        assert str(caught.value) == sentence
+
+    @pytest.mark.parametrize(
+        ("prompts", "sentence"),
+        [
+            ([], "prompt set contains no prompts"),
+            (["w3", " \u3000"], "prompt must not be empty"),
+            ("w3", "prompts must be a list of strings, not one string"),
+            (["w3", 4], "a prompt must be a string, not int"),
+        ],
+    )
+    def test_prompts_that_are_none_are_refused(
+        self, checkpoint, tmp_path, prompts, sentence
+    ):
+        runtime = load(checkpoint)
+        with pytest.raises(PromptError) as caught:
+            runtime.activations(prompts)
+        assert str(caught.value) == sentence
+        with pytest.raises(PromptError) as caught:
+            runtime.write_activations(prompts, tmp_path / "a.json")
+        assert str(caught.value) == sentence
+        assert list(tmp_path.iterdir()) == []
+
+    def test_prompts_may_come_from_an_iterator(self, checkpoint):
+        runtime = load(checkpoint)
+        same(runtime.activations(iter(PROMPTS)), runtime.activations(PROMPTS))
+
+    def test_fewer_layers_read_the_same_rows(self, runtime):
+        every = runtime.activations(PROMPTS)
+        some = runtime.activations(PROMPTS, [0, 1])
+        np.testing.assert_allclose(some.array, every.array[:, :2], rtol=0, atol=1e-5)
+
+    def test_a_document_holds_what_is_read_and_names_the_model(self, runtime, tmp_path):
+        path = tmp_path / "deep" / "a.json"
+        plan = runtime.write_activations(PROMPTS, path, "0,2")
+        written = Activations.load(path)
+        same(written, runtime.activations(PROMPTS, "0,2"))
+        assert written.layers == (0, 2)
+        assert written.model == runtime.model
+        assert len(plan.waves) == 1
+
+
+class TestRefusalsBeforeWeights:
+    @pytest.fixture
+    def damaged(self, tmp_path) -> Path:
+        directory = write_checkpoint(tmp_path / "damaged").directory
+        (directory / "model.safetensors").write_bytes(b"damaged")
+        return directory
+
+    def test_a_damaged_file_is_found_when_a_run_needs_it(self, damaged):
+        runtime = load(damaged)
+        with pytest.raises(WeightsError, match="failed to map 1 model weight files"):
+            runtime.activations(PROMPTS)
+
+    def test_a_token_beyond_the_vocabulary_is_named(self, damaged):
+        word_tokenizer(70).save(str(damaged / "tokenizer.json"))
+        with pytest.raises(PromptError) as caught:
+            load(damaged).activations([text([3, 59]), text([3, 65, 4])])
+        assert str(caught.value) == (
+            "failed to tokenize prompt: token id 65 of prompt 2 is outside the "
+            "model's vocabulary of 60"
+        )
+
+    def test_a_run_that_does_not_fit_is_refused(self, damaged):
+        with pytest.raises(CapacityError, match=r"needs \d+ MB .* may use 1 MB"):
+            load(damaged, memory=1000).activations(PROMPTS)
+
+    def test_a_layer_is_refused(self, damaged):
+        with pytest.raises(LayerError):
+            load(damaged).activations(PROMPTS, 3)
+
+
+class TestKeptBlocks:
+    def test_stay_from_run_to_run(self, runtime, opened):
+        first = runtime.activations(PROMPTS)
+        same(runtime.activations(PROMPTS), first)
+        runtime.activations(PROMPTS, 0)
+        assert opened == [True]
+
+    def test_are_too_few_for_a_run_with_more_layers(self, runtime, opened):
+        low = runtime.activations(PROMPTS, [0])
+        both = runtime.activations(PROMPTS, [0, 2])
+        assert opened == [True, True]
+        np.testing.assert_allclose(both.array[:, :1], low.array, rtol=0, atol=1e-5)
+        runtime.activations(PROMPTS, 1)
+        assert len(opened) == 2
+
+    def test_are_not_kept_where_memory_is_short(
+        self, checkpoint, opened, device, monkeypatch
+    ):
+        monkeypatch.setattr("ster.loaded.held_memory", lambda: 0)
+        ample = load(checkpoint, device=device, memory=2**40)
+        takes = implementation(device).footprint(
+            ample.config, precision="f32", longest_prompt=9
+        )
+        # One block, these prompts and their rows; not a usual wave and all blocks.
+        room = takes.open_bytes + takes.fixed_bytes
+        room += 15 * takes.token_bytes + 9 * takes.row_bytes
+        short = load(checkpoint, device=device, memory=room)
+        same(short.activations(PROMPTS), ample.activations(PROMPTS))
+        short.activations(PROMPTS)
+        assert opened == [False, True, False]
+
+    def test_are_not_needed_for_a_document(self, runtime, opened, tmp_path):
+        runtime.write_activations(PROMPTS, tmp_path / "a.json")
+        assert opened == [False]
+
+
+class TestReports:
+    def test_progress_adds_up_to_all_prompts_and_tokens(self, checkpoint, device):
+        recorder = Recorder()
+        prompts = [*PROMPTS, PROMPTS[0]]
+        load(checkpoint, device=device, reporter=recorder).activations(prompts, [0, 2])
+        assert [event.layer for event in recorder.events] == [0, 1, 2]
+        assert [event.prompts_done for event in recorder.events] == [1, 2, 4]
+        assert [event.tokens_done for event in recorder.events] == [5, 10, 15]
+        assert {
+            (e.num_prompts, e.num_tokens, e.num_layers) for e in recorder.events
+        } == {(4, 15, 3)}
+
+    def test_progress_goes_on_from_wave_to_wave(self, checkpoint, monkeypatch):
+        monkeypatch.setattr("ster.plan.WAVE_TOKENS", 8)
+        recorder = Recorder()
+        runtime = load(checkpoint, reporter=recorder)
+        prompts = [text(random_ids(6, seed=seed)) for seed in range(4)]
+        many = runtime.activations(prompts, [0, 1])
+        done = [event.prompts_done for event in recorder.events]
+        tokens = [event.tokens_done for event in recorder.events]
+        assert done == [0, 1, 1, 2, 2, 3, 3, 4]
+        assert tokens == sorted(tokens)
+        assert tokens[-1] == recorder.events[-1].num_tokens
+        monkeypatch.undo()
+        one = load(checkpoint).activations(prompts, [0, 1])
+        np.testing.assert_allclose(many.array, one.array, rtol=0, atol=1e-5)
+
+    def test_the_template_is_noted_once_and_runs_add_nothing(self, checkpoint):
+        recorder = Recorder()
+        runtime = load(checkpoint, reporter=recorder)
+        runtime.activations(PROMPTS)
+        assert recorder.notes == [
+            "this model publishes no chat template, so prompts and completions are "
+            "encoded as raw text"
+        ]
+        assert recorder.warnings == []
+
+    def test_a_prompt_past_the_trained_length_is_read_with_a_warning(
+        self, tmp_path, device
+    ):
+        config = make_config(max_position_embeddings=4)
+        directory = write_checkpoint(tmp_path, config).directory
+        runtime = load(directory, device=device)
+        long = text(random_ids(6))
+        with pytest.warns(SterWarning) as caught:
+            read = runtime.activations(["w3 w4 w5 w6", long])
+        assert [str(warning.message) for warning in caught] == [
+            "prompt 2 has 6 tokens, more than the model's max_position_embeddings of "
+            "4; its later positions are past what the model was trained on"
+        ]
+        assert np.isfinite(read.array).all()
+
+    def test_the_reporter_hears_the_warning_in_place_of_python(self, tmp_path):
+        config = make_config(max_position_embeddings=4)
+        directory = write_checkpoint(tmp_path, config).directory
+        recorder = Recorder()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            load(directory, reporter=recorder).activations([text(random_ids(6))])
+        assert len(recorder.warnings) == 1
+
+
+class TestNumbersThatAreNotFinite:
+    def write(self, directory: Path, **changes: float) -> Path:
+        """Write a checkpoint with one embedding row or one bias of a given value."""
+        config = make_config(mlp_bias=True)
+        tensors = make_tensors(config)
+        tensors["model.embed_tokens.weight"][9] = changes.get("embedding", 0.5)
+        bias = tensors["model.layers.1.mlp.down_proj.bias"]
+        bias[3] = changes.get("bias", 0.5)
+        return write_checkpoint(directory, config, tensors=tensors).directory
+
+    def test_name_the_prompt(self, tmp_path, device):
+        directory = self.write(tmp_path, embedding=np.inf)
+        with pytest.raises(NumericsError) as caught:
+            load(directory, device=device).activations(["w3 w4", "w5 w9"])
+        assert caught.value.sentence == (
+            "layer 0 of prompt 2 is not finite at --precision f32"
+        )
+        assert caught.value.causes == ("the checkpoint's own weights lead there",)
+
+    def test_name_the_layer_and_the_way_out(self, tmp_path, device):
+        directory = self.write(tmp_path, bias=70_000.0)  # past float16's 65504
+        runtime = load(directory, device=device, precision="f16")
+        assert np.isfinite(runtime.activations(["w3 w4"], 0).array).all()
+        with pytest.raises(NumericsError) as caught:
+            runtime.activations(["w3 w4"], [0, 1])
+        wider = "" if device == "cpu" else " or bf16"
+        assert str(caught.value) == (
+            f"layer 1 of prompt 1 is not finite at --precision f16; use f32{wider}"
+        )
+        assert np.isfinite(
+            load(directory, device=device).activations(["w3"]).array
+        ).all()
+
+    def test_leave_no_document_and_no_directory(self, tmp_path, device):
+        directory = self.write(tmp_path / "model", embedding=np.inf)
+        runtime = load(directory, device=device)
+        with pytest.raises(NumericsError):
+            runtime.write_activations(
+                ["w3", "w9"], tmp_path / "new" / "deep" / "a.json"
+            )
+        assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+    def test_leave_an_older_document_as_it_was(self, tmp_path):
+        directory = self.write(tmp_path / "model", embedding=np.inf)
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps("older"))
+        with pytest.raises(NumericsError):
+            load(directory).write_activations(["w3", "w9"], path)
+        assert path.read_text() == '"older"'
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "model"]

@@ -1,0 +1,73 @@
+"""Work spread over cores: order, errors, cuts."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ster.decoder.threads import Threads, usable_cores
+
+
+@pytest.fixture(scope="module")
+def threads() -> Threads:
+    return Threads(3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_results_come_in_the_order_of_the_items(threads, count):
+    assert threads.map(lambda n: n * n, list(range(count))) == [
+        n * n for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("items", [[5], [1, 5, 2, 6]])
+def test_the_first_error_is_raised(threads, items):
+    def refuse_large(number):
+        if number > 4:
+            raise ValueError(f"{number} is too large")
+
+    with pytest.raises(ValueError, match="^5 is too large$"):
+        threads.map(refuse_large, items)
+
+
+def test_several_items_run_side_by_side(threads):
+    meeting = threading.Barrier(3, timeout=30)
+    threads.map(lambda _: meeting.wait(), [1, 2, 3])  # breaks if they ran one by one
+
+
+@pytest.mark.parametrize("items", [[1e30], [1e30, 1e30]])
+def test_infinities_make_no_warning(threads, items):
+    def compute(value):
+        number = np.full(2, value, np.float32)
+        beyond, above = number * number, number / np.zeros(2, np.float32)
+        return beyond - above
+
+    assert np.isnan(threads.map(compute, items)).all()
+
+
+@given(st.integers(1, 5000), st.integers(1, 700), st.integers(1, 16))
+def test_slices_cover_the_rows_in_order_and_are_of_nearly_equal_size(rows, most, cores):
+    slices = Threads(cores).slices(rows, most)
+    assert slices[0].start == 0
+    assert slices[-1].stop == rows
+    assert all(a.stop == b.start for a, b in pairwise(slices))
+    sizes = [part.stop - part.start for part in slices]
+    assert max(sizes) <= most
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"), [(0, 1), (1, 1), (127, 1), (128, 2), (10_000, 20)]
+)
+def test_few_rows_stay_together_and_many_are_cut(threads, rows, parts):
+    assert len(threads.slices(rows, 512)) == parts
+
+
+def test_the_cores_of_this_process_are_counted():
+    assert usable_cores() >= 1
+    assert Threads().num_threads == usable_cores()
