@@ -13,6 +13,7 @@ import random
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -78,10 +79,23 @@ def write_toy_checkpoint(directory: str | os.PathLike[str]) -> None:
         "model.safetensors": save(_weights(), metadata={"format": "pt"}),
     }
     path = os.fspath(directory)
+    _refuse_other_checkpoint(path, files)
     if path and os.path.isdir(path):
         _write_files(path, files)
     else:
         _write_directory(path, files)
+
+
+def _refuse_other_checkpoint(directory: str, files: Mapping[str, bytes]) -> None:
+    """Refuse to write over files of these names that are not the toy's own."""
+    for name, data in files.items():
+        try:
+            found = Path(directory, name).read_bytes()
+        except (OSError, ValueError):
+            continue
+        if found != data:
+            sentence = f"failed to write {directory}"
+            raise OutputError(sentence, f"it holds another {name}")
 
 
 def _write_files(directory: str, files: Mapping[str, bytes]) -> None:

@@ -98,7 +98,7 @@ def optimize_vector(
         rows = _read_pairs(reading)
         _say_split(model, num_fit, len(pairs) - num_fit)
         held = rows[num_fit:]
-        candidates = _rank(layers, rows[:num_fit], held)
+        candidates = rank_candidates(layers, rows[:num_fit], held)
         best = next(each for each in candidates if each.selected)
         winner = rows.at(layers.index(best.layer))
         vector = _fit_vector(model, pairs, (best.layer,), best.method, winner)
@@ -247,7 +247,7 @@ def _say_split(model: LoadedModel, num_fit: int, num_held: int) -> None:
         )
 
 
-def _rank(
+def rank_candidates(
     layers: tuple[int, ...], fitted: PairRows, held: PairRows
 ) -> tuple[Candidate, ...]:
     """Fit and measure every candidate, and mark the best, the earlier of exact ties."""

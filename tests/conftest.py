@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from ster.decoder.devices import DEVICES, MLX_CPU, check_device
+from ster.errors import DeviceError
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -17,3 +21,30 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the shared golden checkpoints are not here")
     return folder
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> str:
+    """Return each device that this machine has, one after the other."""
+    name: str = request.param
+    return name
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for ``device`` on every one; only then look for them."""
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", devices(), indirect=True)
+
+
+@cache
+def devices() -> tuple[str, ...]:
+    """List the devices of this machine: cpu, MLX's own cpu backend, metal or cuda."""
+    return tuple(name for name in (*DEVICES, MLX_CPU) if _is_here(name))
+
+
+def _is_here(device: str) -> bool:
+    try:
+        check_device(device, "f32", known=(device,))
+    except DeviceError:
+        return False
+    return True

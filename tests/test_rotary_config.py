@@ -63,9 +63,10 @@ def refusal(**values: object) -> str:
             LinearRope(theta=5e5, factor=2.0),
         ),
         (
-            {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2}},
+            {"rope_scaling": {"type": "dynamic", "rope_type": "dynamic", "factor": 2}},
             DynamicRope(theta=10000.0, factor=2.0, max_position_embeddings=64),
         ),
+        ({"rope_scaling": {"factor": 1.0}}, DefaultRope(theta=10000.0)),
         ({"rope_scaling": LLAMA3, "rope_theta": 500000.0}, LLAMA3_ROPE),
     ],
 )
@@ -165,6 +166,15 @@ def test_a_scaling_without_its_factor_is_refused(kind, factor):
     ("values", "cause"),
     [
         ({"rope_scaling": {"type": "dynamic"}}, "missing field `rope_scaling.factor`"),
+        (
+            {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2}},
+            '`rope_scaling.type` is "linear", not "dynamic", as `rope_type` is',
+        ),
+        (
+            {"rope_scaling": {"factor": 2.0}},
+            "`rope_scaling.factor` is 2.0, but there is no `rope_type` that would "
+            "use it",
+        ),
         (
             {"rope_scaling": {"type": "linear", "factor": "2"}},
             '`rope_scaling.factor` is "2", not a number',

@@ -144,7 +144,7 @@ def test_it_is_the_same_to_the_bit_each_time(toy: Path, tmp_path: Path):
 
 def test_a_directory_that_is_there_keeps_its_other_files(toy: Path, tmp_path: Path):
     (tmp_path / "notes.txt").write_text("keep")
-    (tmp_path / "config.json").write_text("old")
+    write_toy_checkpoint(tmp_path)
     write_toy_checkpoint(tmp_path)
     assert names(tmp_path) == sorted([*FILES, "notes.txt"])
     assert (tmp_path / "notes.txt").read_text() == "keep"
@@ -163,12 +163,21 @@ def test_the_current_directory_can_be_filled(
 
 def test_a_file_that_cannot_be_written_stops_all_of_them(tmp_path: Path):
     (tmp_path / "model.safetensors").mkdir()
-    (tmp_path / "config.json").write_text("old")
     with pytest.raises(OutputError) as refusal:
         write_toy_checkpoint(tmp_path)
     assert refusal.value.sentence == f"failed to write {tmp_path / 'model.safetensors'}"
-    assert names(tmp_path) == ["config.json", "model.safetensors"]
-    assert (tmp_path / "config.json").read_text() == "old"
+    assert names(tmp_path) == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_another_checkpoint_is_never_written_over(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(OutputError) as refusal:
+        write_toy_checkpoint(tmp_path)
+    assert refusal.value.sentence == f"failed to write {tmp_path}"
+    assert refusal.value.causes == (f"it holds another {name}",)
+    assert names(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "precious"
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,11 @@ def explain_answer(error: errors.HfHubHTTPError, model: str, revision: str) -> s
     if isinstance(error, errors.DisabledRepoError):
         return f"the Hub has disabled this model ({status})"
     known = {
-        401: f"it needs a token, or the name is wrong: check it, then {LOGIN}",
+        401: f"it needs a token, or the name is wrong (there is no directory of this "
+        f"name either): check it, then {LOGIN}",
         403: f"access is refused: accept the licence at {page}, or use another token",
-        404: f"there is no such model on {constants.ENDPOINT}, or it is private",
+        404: f"there is no such model on {constants.ENDPOINT}, or it is private, "
+        "and no directory of this name here",
         429: "the Hub asks for fewer requests; try again in a few minutes",
     }
     if status in known:

@@ -99,6 +99,7 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
         place = fields if fields.has("rope_theta") else scaling
         place.refuse("rope_theta", theta, "above one")
     if kind == "default":
+        _refuse_idle_factor(scaling)
         return DefaultRope(theta=theta)
     if kind in ("linear", "yarn") and not scaling.has("factor"):
         raise ConfigError(f"{fields.path} declares {kind} rope_scaling with no factor")
@@ -124,6 +125,15 @@ def _known_kind(scaling: Fields) -> str:
             f"Ster implements {known} rotary scaling"
         )
     return kind
+
+
+def _refuse_idle_factor(scaling: Fields) -> None:
+    """Refuse a factor that nothing would use: the type beside it was forgotten."""
+    if scaling.number("factor", 1.0) != 1.0:
+        raise scaling.error(
+            f"`{scaling.within}factor` is {_shown(scaling.values['factor'])}, but "
+            "there is no `rope_type` that would use it"
+        )
 
 
 def _refuse_partial(place: Fields) -> None:
@@ -224,6 +234,10 @@ def _check_agreement(fields: Fields, old: Fields, new: Fields) -> None:
 
 def _kind(scaling: Fields) -> str:
     """Name the scaling; ``type`` is the older word for ``rope_type``."""
+    if scaling.has("type") and scaling.has("rope_type"):
+        older, newer = scaling.word("type"), scaling.word("rope_type")
+        if older != newer:
+            scaling.refuse("type", older, f"{quoted(newer)}, as `rope_type` is")
     return scaling.word("rope_type", scaling.word("type", "default"))
 
 

@@ -52,6 +52,7 @@ def root(
 app.command(
     "extract",
     cls=Command,
+    short_help="Write the residual streams of prompts to a document.",
     epilog="\b\nExample:\n"
     "  ster toy-model toy\n"
     "  ster extract --model toy --input prompts.json --output activations.json",
@@ -59,6 +60,7 @@ app.command(
 app.command(
     "generate",
     cls=Command,
+    short_help="Answer prompts, steered by a vector or not.",
     epilog="\b\nExample:\n"
     "  ster generate --model toy --prompt 'describe the evening lake .' \\\n"
     "    --vector calm.json --strength 2",
@@ -66,6 +68,7 @@ app.command(
 app.command(
     "toy-model",
     cls=Command,
+    short_help="Write a small checkpoint to try things with.",
     epilog="\b\nExample:\n  ster toy-model toy",
 )(toy_model)
 app.add_typer(vector_app, name="vector")

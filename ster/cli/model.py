@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from ster.cli.extract import refuse_same_file
 from ster.cli.progress import open_reporter
 from ster.memory import parse_memory
 
@@ -35,20 +36,24 @@ class ModelFlags(NamedTuple):
         check_device(self.device, self.precision)
 
     @contextmanager
-    def open(self, layers: str = "all") -> Iterator[Runtime]:
+    def open(
+        self, layers: str = "all", output_path: str | None = None
+    ) -> Iterator[Runtime]:
         """Load the model, and show what it says until the ``with`` ends.
 
         Args:
             layers: The selection that is checked as soon as the config is read.
+            output_path: What must not be a file of the model.
 
         Raises:
             SterError: Whatever can be refused before the weights are mapped.
         """
         # Late, so that `ster --help` does not wait for the array libraries.
+        from ster.checkpoint.resolve import local_files
         from ster.runtime import open_runtime
 
         with open_reporter() as reporter:
-            yield open_runtime(
+            runtime = open_runtime(
                 self.model,
                 device=self.device,
                 precision=self.precision,
@@ -59,3 +64,6 @@ class ModelFlags(NamedTuple):
                 memory=None if self.memory is None else parse_memory(self.memory),
                 verbose=self.verbose,
             )
+            if output_path is not None:
+                refuse_same_file(local_files(self.model), output_path)
+            yield runtime

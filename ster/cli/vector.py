@@ -144,9 +144,9 @@ def train(
         model, revision, device, precision, chat_template, memory, verbose
     )
     flags.check_device()
-    refuse_same_file(pairs_path, output_path)
+    refuse_same_file([pairs_path], output_path)
     pairs = PairSet.load(pairs_path)
-    with flags.open(layers) as runtime:
+    with flags.open(layers, output_path) as runtime:
         vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
     summary = {"artifact": vector.summary, "chat_template": runtime.chat_template}
     return render(summary, text=text)
@@ -185,10 +185,10 @@ def optimize(
     )
     flags.check_device()
     check_holdout(holdout)
-    refuse_same_file(pairs_path, output_path)
+    refuse_same_file([pairs_path], output_path)
     pairs = PairSet.load(pairs_path)
     split_pairs(len(pairs), holdout)
-    with flags.open(layers) as runtime:
+    with flags.open(layers, output_path) as runtime:
         selection = runtime.optimize(
             pairs, layers=layers, holdout=holdout, output=output_path
         )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ster.attention import Attention, AttentionBatch
 from ster.checkpoint.config import DecoderConfig
 from ster.decoder.contract import Cache, Wave
-from ster.decoder.threads import Threads
+from ster.decoder.threads import Threads, quiet
 from ster.packing import Ints
 
 F32 = NDArray[np.float32]
@@ -235,6 +235,10 @@ class NumpyBlock:
         self, hidden: Hidden, wave: Wave[Any], cache: Cache[Any] | None = None
     ) -> Hidden:
         """Run the block; see ``contract.Block``."""
+        with quiet():
+            return self._run(hidden, wave, cache)
+
+    def _run(self, hidden: Hidden, wave: Wave[Any], cache: Cache[Any] | None) -> Hidden:
         q, k, v = self._project(hidden, wave)
         if cache is not None:
             k, v = cache.append(k, v)

@@ -19,6 +19,8 @@ EXTRACT_FLAGS = [
     "--input",
     "--output",
     "--layers",
+    "--memory",
+    "--verbose",
     "--text",
 ]
 
@@ -74,8 +76,8 @@ def test_no_words_at_all_give_the_help_as_an_error(capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["vector"], "No such command 'vector'."),
-        (["vector", "train"], "No such command 'vector'."),
+        (["nonsense"], "No such command 'nonsense'."),
+        (["nonsense", "train"], "No such command 'nonsense'."),
         (["extrac"], "No such command 'extrac'. Did you mean 'extract'?"),
         (["--text"], "Missing command."),
         (["--nope"], "No such option: --nope"),
@@ -140,6 +142,8 @@ def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
         "chat_template": "auto",
         "revision": None,
         "layers": "all",
+        "memory": None,
+        "verbose": False,
     }
     assert stub.calls == [
         ("check_device", ("cpu", "f32")),
@@ -150,8 +154,8 @@ def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
 
 
 def test_every_flag_of_extract_arrives(stub, capsys):
-    words = ["--revision=abc", "--device", "metal", "--precision=f16"]
-    words += ["--chat-template", "off", "--layers", "-1"]
+    words = ["--revision=abc", "--device", "metal", "--precision=f16", "--verbose"]
+    words += ["--chat-template", "off", "--layers", "-1", "--memory", "1.5 GiB"]
     assert run([*REQUIRED, *words]) == 0
     assert stub.calls[0] == ("check_device", ("metal", "f16"))
     options = {
@@ -160,6 +164,8 @@ def test_every_flag_of_extract_arrives(stub, capsys):
         "chat_template": "off",
         "revision": "abc",
         "layers": "-1",
+        "memory": 3 * 2**29,
+        "verbose": True,
     }
     assert stub.calls[2] == ("open_runtime", ("m", options))
     assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1"))

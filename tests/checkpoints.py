@@ -1,0 +1,265 @@
+"""Small random checkpoints on disk, of every shape that ster reads.
+
+``write_checkpoint`` makes a real folder: config.json, tokenizer.json and safetensors in
+one file or in shards. Weights come from a seed alone, tensor by tensor and by name, so
+they are the same on every machine and do not depend on which other tensors there are.
+
+Prompts are written as token ids: ``text([3, 4])`` is a prompt that encodes to 3 and 4.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+F32 = NDArray[np.float32]
+Config = dict[str, Any]
+Tensors = dict[str, F32]
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+STORED = ("f32", "f16", "bf16")
+SPECIAL_TOKENS = ("[UNK]", "<s>", "</s>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A folder and what is in it; ``tensors`` hold the values as they are stored."""
+
+    directory: Path
+    config: Config
+    tensors: Tensors
+
+    def __str__(self) -> str:
+        return str(self.directory)
+
+
+def make_config(family: str = "llama", **changes: Any) -> Config:
+    """Return the config of a small model; a change to ``...`` removes the field."""
+    config: Config = {
+        "model_type": family,
+        "vocab_size": 60,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    }
+    if family == "qwen3":
+        config["head_dim"] = 12  # its default is 128, not hidden_size / heads
+    if family == "mistral":
+        config["sliding_window"] = None
+    if family == "qwen2":
+        config |= {"use_sliding_window": False, "sliding_window": 16}
+    config |= changes
+    return {name: value for name, value in config.items() if value is not ...}
+
+
+def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """List every tensor that the family's files hold, head and final norm too."""
+    family, hidden = config["model_type"], config["hidden_size"]
+    inner, heads = config["intermediate_size"], config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    head_dim = config.get("head_dim") or hidden // heads
+    qkv_bias = family == "qwen2" or config.get("attention_bias", False)
+    o_bias = family != "qwen2" and config.get("attention_bias", False)
+    mlp_bias = config.get("mlp_bias", False)
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config["vocab_size"], hidden),
+        "model.norm.weight": (hidden,),
+    }
+    if not config.get("tie_word_embeddings", False):
+        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        shapes[at + "input_layernorm.weight"] = (hidden,)
+        shapes[at + "post_attention_layernorm.weight"] = (hidden,)
+        if family == "qwen3":
+            shapes[at + "self_attn.q_norm.weight"] = (head_dim,)
+            shapes[at + "self_attn.k_norm.weight"] = (head_dim,)
+        for name, outputs, inputs, bias in (
+            ("self_attn.q_proj", heads * head_dim, hidden, qkv_bias),
+            ("self_attn.k_proj", kv_heads * head_dim, hidden, qkv_bias),
+            ("self_attn.v_proj", kv_heads * head_dim, hidden, qkv_bias),
+            ("self_attn.o_proj", hidden, heads * head_dim, o_bias),
+            ("mlp.gate_proj", inner, hidden, mlp_bias),
+            ("mlp.up_proj", inner, hidden, mlp_bias),
+            ("mlp.down_proj", hidden, inner, mlp_bias),
+        ):
+            shapes[f"{at}{name}.weight"] = (outputs, inputs)
+            if bias:
+                shapes[f"{at}{name}.bias"] = (outputs,)
+    return shapes
+
+
+def make_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
+    """Draw every tensor from the seed and its own name."""
+    return {
+        name: _draw(name, shape, seed) for name, shape in tensor_shapes(config).items()
+    }
+
+
+def _draw(name: str, shape: tuple[int, ...], seed: int) -> F32:
+    # random() is the part of Python's generator that is promised never to change.
+    draw = random.Random(f"{seed} {name}").random
+    values = np.array([2 * draw() - 1 for _ in range(int(np.prod(shape)))])
+    if name.endswith("norm.weight"):
+        values = 1 + 0.4 * values
+    elif name.endswith(".bias"):
+        values = 0.5 * values
+    elif "embed_tokens" not in name:
+        values = 2.2 * values / np.sqrt(shape[-1])  # keeps a row's size, and some more
+    return values.reshape(shape).astype(np.float32)
+
+
+def write_checkpoint(
+    directory: Path,
+    config: Config | None = None,
+    *,
+    tensors: Tensors | None = None,
+    dtype: str = "f32",
+    shards: int = 1,
+    seed: int = 0,
+    prefix: str = "model.",
+    adds_bos: bool = False,
+    chat_template: str | None = None,
+    tokenizer: str = "words",
+) -> Checkpoint:
+    """Write a checkpoint folder.
+
+    Args:
+        directory: Made where it is missing.
+        config: As of ``make_config``.
+        tensors: Drawn from ``seed`` where not given.
+        dtype: How weights are stored: f32, f16 or bf16.
+        shards: Files to spread the tensors over; more than one have an index.
+        seed: For the weights.
+        prefix: Stands before all names but the head's; "" as saved without a head.
+        adds_bos: The tokenizer puts ``<s>`` in front.
+        chat_template: For tokenizer_config.json.
+        tokenizer: ``words`` (one a token id, see ``text``) or ``bytes`` (any text;
+            needs a vocabulary of 259).
+    """
+    config = make_config() if config is None else config
+    tensors = make_tensors(config, seed) if tensors is None else tensors
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config))
+    make = word_tokenizer if tokenizer == "words" else byte_tokenizer
+    made = make(config["vocab_size"], adds_bos=adds_bos)
+    made.save(str(directory / "tokenizer.json"))
+    tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+    template = {} if chat_template is None else {"chat_template": chat_template}
+    (directory / "tokenizer_config.json").write_text(json.dumps(tokens | template))
+    named = {prefix + n.removeprefix("model."): t for n, t in tensors.items()}
+    if "lm_head.weight" in tensors:
+        named["lm_head.weight"] = named.pop(prefix + "lm_head.weight")
+    write_weights(directory, named, dtype=dtype, shards=shards)
+    stored = {name: as_stored(values, dtype) for name, values in tensors.items()}
+    return Checkpoint(directory=directory, config=config, tensors=stored)
+
+
+def write_weights(
+    directory: Path, tensors: Mapping[str, F32], *, dtype: str = "f32", shards: int = 1
+) -> None:
+    """Write tensors as safetensors; several shards get an index."""
+    names = list(tensors)
+    if shards == 1:
+        write_safetensors(directory / "model.safetensors", tensors, dtype)
+        return
+    weight_map: dict[str, str] = {}
+    for shard in range(shards):
+        file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        part = {name: tensors[name] for name in names[shard::shards]}
+        write_safetensors(directory / file, part, dtype)
+        weight_map |= dict.fromkeys(part, file)
+    index = {"metadata": {}, "weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, F32], dtype: str) -> None:
+    """Write one file: a header's length, the header, the bytes."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, values in tensors.items():
+        part = _bits(values, dtype).tobytes()
+        offsets = [len(data), len(data) + len(part)]
+        data += part
+        header[name] = {
+            "dtype": dtype.upper(),
+            "shape": list(values.shape),
+            "data_offsets": offsets,
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def as_stored(values: F32, dtype: str) -> F32:
+    """Round to a stored width and back."""
+    if dtype == "bf16":
+        return (_bits(values, dtype).astype(np.uint32) << 16).view(np.float32)
+    return _bits(values, dtype).astype(np.float32)
+
+
+def _bits(values: F32, dtype: str) -> NDArray[Any]:
+    if dtype == "bf16":
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return values.astype(np.float16 if dtype == "f16" else np.float32)
+
+
+def word_tokenizer(vocab_size: int, *, adds_bos: bool = False) -> Tokenizer:
+    """Make a tokenizer of words: id 7 is the word ``w7``."""
+    words = [*SPECIAL_TOKENS, *(f"w{i}" for i in range(3, vocab_size))]
+    vocab = {word: token for token, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return _with_specials(tokenizer, adds_bos)
+
+
+def byte_tokenizer(vocab_size: int, *, adds_bos: bool = False) -> Tokenizer:
+    """Make a tokenizer of bytes, which reads any text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [*SPECIAL_TOKENS, *letters]
+    if vocab_size < len(words):
+        raise ValueError(f"bytes need a vocabulary of {len(words)}")
+    vocab = {word: token for token, word in enumerate(words)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return _with_specials(tokenizer, adds_bos)
+
+
+def _with_specials(tokenizer: Tokenizer, adds_bos: bool) -> Tokenizer:
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    if adds_bos:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
+    return tokenizer
+
+
+def text(token_ids: Iterable[int]) -> str:
+    """Write the prompt that the tokenizer of words encodes to these ids (3 and up)."""
+    return " ".join(f"w{token}" for token in token_ids)
+
+
+def random_ids(length: int, seed: int = 0, vocab_size: int = 60) -> list[int]:
+    """Draw token ids that ``text`` can write."""
+    draw = random.Random(f"{seed} ids").random
+    return [3 + int(draw() * (vocab_size - 3)) for _ in range(length)]

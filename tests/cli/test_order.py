@@ -1,0 +1,219 @@
+"""Which of several faults is reported: always the one that is cheaper to find."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import pytest
+from safetensors import safe_open
+
+from ster.checkpoint import weights
+from tests.cli.user import OLD, User
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is wrong, and how its refusal begins.
+
+    Args:
+        at: What it changes; two faults in one place cannot stand together.
+    """
+
+    name: str
+    says: str
+    at: str
+    words: tuple[str, ...] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
+    break_it: Callable[[User], object] = lambda user: None
+
+
+def break_index(user: User) -> None:
+    index = {"weight_map": {"a": "model.safetensors", "b": "gone.safetensors"}}
+    user.write("toy/model.safetensors.index.json", json.dumps(index))
+
+
+# In the order in which they have to be found.
+FAULTS = [
+    Fault(
+        name="template word",
+        says='unknown chat template mode "on"',
+        at="mode",
+        words=("--chat-template", "on"),
+    ),
+    Fault(
+        name="device word",
+        says='unknown device "tpu"',
+        at="device",
+        words=("--device", "tpu"),
+    ),
+    Fault(
+        name="precision word",
+        says='unknown precision "f8"',
+        at="precision",
+        words=("--precision", "f8"),
+    ),
+    Fault(
+        name="precision on device",
+        says="bf16 has no CPU matmul kernel in this Candle build;",
+        at="precision and device",
+        words=("--precision", "bf16"),
+    ),
+    Fault(
+        name="prompts",
+        says="invalid prompt JSON in prompts.json",
+        at="prompts.json",
+        break_it=lambda user: user.write("prompts.json", "{"),
+    ),
+    Fault(
+        name="checkpoint files",
+        says="failed to map 2 model weight files",
+        at="index",
+        break_it=break_index,
+    ),
+    Fault(
+        name="config",
+        says="invalid llama config toy/config.json",
+        at="config.json",
+        break_it=lambda user: user.config(hidden_size=0),
+    ),
+    Fault(
+        name="layers",
+        says="layer 9 is outside the model's 0..3 range",
+        at="layers",
+        words=("--layers", "9"),
+    ),
+    Fault(
+        name="tokenizer",
+        says="failed to load tokenizer toy/tokenizer.json: ",
+        at="tokenizer.json",
+        break_it=lambda user: user.write("toy/tokenizer.json", "{}"),
+    ),
+    Fault(
+        name="template",
+        says="this model's chat template does not parse: ",
+        at="tokenizer_config.json",
+        break_it=lambda user: user.tokenizer_config(chat_template="{% if %}"),
+    ),
+    Fault(
+        name="a prompt's tokens",
+        says="failed to tokenize prompt: token id ",
+        at="config.json",
+        break_it=lambda user: user.config(vocab_size=4),
+    ),
+    Fault(
+        name="output",
+        says="failed to write toy",
+        at="output",
+        flags={"output": "toy"},
+    ),
+    Fault(
+        name="weights",
+        says="failed to map 1 model weight files",
+        at="weights",
+        break_it=User.damage_weights,
+    ),
+]
+
+
+def can_stand_together(first: Fault, second: Fault) -> bool:
+    places = {first.at, second.at}
+    if "precision and device" in places and places & {"device", "precision"}:
+        return False
+    return len(places) == 2
+
+
+PAIRS = [pair for pair in combinations(FAULTS, 2) if can_stand_together(*pair)]
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """The names of the weight files that a run opens."""
+    names: list[str] = []
+
+    def watch(path, framework):
+        names.append(path.name)
+        return safe_open(path, framework=framework)
+
+    monkeypatch.setattr(weights, "safe_open", watch)
+    return names
+
+
+def test_a_run_without_a_fault_opens_the_weights(user: User, opened):
+    assert user.runs().code == 0
+    assert opened == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), PAIRS, ids=[f"{a.name} and {b.name}" for a, b in PAIRS]
+)
+def test_of_two_faults_the_earlier_one_is_reported(
+    user: User, opened, first: Fault, second: Fault
+):
+    user.write("o.json", OLD)
+    second.break_it(user)
+    first.break_it(user)
+    before = user.snapshot()
+    ran = user.runs(*first.words, *second.words, **first.flags, **second.flags)
+    said = [line for line in ran.err.splitlines() if line.startswith("Error: ")]
+    assert len(said) == 1
+    assert said[0].startswith(f"Error: {first.says}")
+    assert ran.out == ""
+    assert opened == []
+    assert user.snapshot() == before
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_each_of_these_faults_is_reported_alone(user: User, fault: Fault):
+    fault.break_it(user)
+    ran = user.runs(*fault.words, **fault.flags)
+    assert ran.code == (2 if "word" in fault.name else 1)
+    assert f"Error: {fault.says}" in ran.err
+
+
+def test_a_directory_is_missed_then_its_config_tokenizer_and_weights(user: User):
+    folder = user.folder / "toy"
+    parts = ("config.json", "tokenizer.json", "model.safetensors")
+    kept = {name: (folder / name).read_bytes() for name in parts}
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    for name, says in {
+        "": "failed to list ./toy",
+        "config.json": "model config is missing: ./toy/config.json",
+        "tokenizer.json": "tokenizer is missing: ./toy/tokenizer.json",
+        "model.safetensors": "model directory contains no safetensors weights",
+    }.items():
+        ran = user.runs(model="./toy")
+        assert ran.err.splitlines()[0] == f"Error: {says}"
+        folder.mkdir(exist_ok=True)
+        for part in parts[: parts.index(name) + 1] if name else ():
+            (folder / part).write_bytes(kept[part])
+    assert user.runs(model="./toy").code == 0
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        ("9,x", 'invalid layer "x"'),
+        ("9,3..1", 'layer range "3..1" must have start < end'),
+        ("9,7", "layer 7 is outside the model's 0..3 range"),
+    ],
+)
+def test_layers_outside_the_model_are_found_last(user: User, layers, says):
+    user.is_refused(says, words=("--layers", layers))
+
+
+def test_the_second_prompt_is_refused_before_the_weights_are_opened(user: User):
+    user.prompts("the sea", "\t")
+    user.damage_weights()
+    user.is_refused("prompt must not be empty")
+
+
+def test_the_folders_of_an_output_are_gone_again_after_damaged_weights(user: User):
+    user.damage_weights()
+    before = user.snapshot()
+    assert user.runs(output="new/deep/o.json").code == 1
+    assert user.snapshot() == before

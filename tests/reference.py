@@ -1,0 +1,203 @@
+"""The oracle: one prompt through the formulas, in float64, with nothing clever.
+
+Written from the papers and config.json alone; it shares no code with ster. Only rotary
+angles are float32, because the models were trained with angles of that width:
+frequencies and products are rounded where transformers rounds them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+Config = Mapping[str, Any]
+Tensors = Mapping[str, NDArray[Any]]
+
+
+def exact(x: F64) -> F64:
+    return x
+
+
+def residuals(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    narrow: Callable[[F64], F64] = exact,
+) -> F64:
+    """Run one prompt.
+
+    Args:
+        config: config.json.
+        tensors: By the names of the files, with ``model.`` in front.
+        token_ids: The prompt.
+        narrow: Rounds what a run at half width keeps at it: weights, the stream, keys
+            and values.
+
+    Returns:
+        The residual stream after every block, (num_layers, num_tokens, hidden_size).
+    """
+    wide = {name: narrow(np.asarray(t, np.float64)) for name, t in tensors.items()}
+    h = wide["model.embed_tokens.weight"][list(token_ids)]
+    cos, sin = rotary(config, len(token_ids))
+    after = []
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        block = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in wide.items()
+            if name.startswith(prefix)
+        }
+        eps = config["rms_norm_eps"]
+        x = rms_norm(h, block["input_layernorm.weight"], eps)
+        q, k, v = projections(config, block, x, cos, sin)
+        context = attention(q, narrow(k), narrow(v), window(config, layer))
+        h = narrow(h + linear(block, "self_attn.o_proj", context))
+        x = rms_norm(h, block["post_attention_layernorm.weight"], eps)
+        h = narrow(h + feed_forward(block, x))
+        after.append(h)
+    return np.stack(after)
+
+
+def last_rows(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    narrow: Callable[[F64], F64] = exact,
+) -> F64:
+    """Return the last token's residual after every block, (num_layers, hidden_size)."""
+    return residuals(config, tensors, token_ids, narrow)[:, -1]
+
+
+def rms_norm(x: F64, weight: F64, eps: float) -> F64:
+    size: F64 = np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)
+    return x / size * weight
+
+
+def linear(block: Mapping[str, F64], name: str, x: F64) -> F64:
+    y = x @ block[f"{name}.weight"].T
+    return y + block[f"{name}.bias"] if f"{name}.bias" in block else y
+
+
+def feed_forward(block: Mapping[str, F64], x: F64) -> F64:
+    gate, up = linear(block, "mlp.gate_proj", x), linear(block, "mlp.up_proj", x)
+    return linear(block, "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
+
+
+def projections(
+    config: Config, block: Mapping[str, F64], x: F64, cos: F64, sin: F64
+) -> tuple[F64, F64, F64]:
+    """Return queries, keys and values, (num_heads, num_tokens, head_dim)."""
+
+    def heads(name: str, norm: str | None = None) -> F64:
+        rows = linear(block, f"self_attn.{name}_proj", x)
+        split = rows.reshape(len(x), -1, head_size(config)).swapaxes(0, 1)
+        weight = block.get(f"self_attn.{norm}.weight")
+        if weight is None:
+            return split
+        return rms_norm(split, weight, config["rms_norm_eps"])
+
+    q, k = heads("q", "q_norm"), heads("k", "k_norm")
+    return rotate(q, cos, sin), rotate(k, cos, sin), heads("v")
+
+
+def attention(q: F64, k: F64, v: F64, width: int | None) -> F64:
+    """Return the context of every token, (num_tokens, num_heads * head_dim)."""
+    num_heads, num_tokens, head_dim = q.shape
+    position = np.arange(num_tokens)
+    hidden = position[None, :] > position[:, None]
+    if width is not None:
+        hidden |= position[None, :] <= position[:, None] - width
+    context = np.empty((num_tokens, num_heads, head_dim))
+    for head in range(num_heads):
+        shared = head * len(k) // num_heads
+        scores = q[head] @ k[shared].T / math.sqrt(head_dim)
+        scores[hidden] = -np.inf
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        context[:, head] = weights @ v[shared]
+    return context.reshape(num_tokens, -1)
+
+
+def rotate(x: F64, cos: F64, sin: F64) -> F64:
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+def head_size(config: Config) -> int:
+    explicit: int | None = config.get("head_dim")
+    return explicit or config["hidden_size"] // config["num_attention_heads"]
+
+
+def window(config: Config, layer: int) -> int | None:
+    """Return how many tokens a query of a layer sees."""
+    family = config["model_type"]
+    width: int | None = config.get("sliding_window", 4096)
+    if family == "mistral":
+        return width
+    if family == "llama" or not config.get("use_sliding_window", False):
+        return None
+    if config.get("layer_types"):
+        return width if config["layer_types"][layer] == "sliding_attention" else None
+    return width if layer >= config.get("max_window_layers", 28) else None
+
+
+def rotary(config: Config, num_tokens: int) -> tuple[F64, F64]:
+    """Return cosines and sines, (num_tokens, head_dim / 2)."""
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    frequencies = rotary_frequencies(config, scaling, num_tokens)
+    positions = np.arange(num_tokens, dtype=np.float32)
+    angles = (positions[:, None] * frequencies[None, :]).astype(np.float64)
+    scale = 1.0
+    if kind(scaling) == "yarn":
+        scale = scaling.get("attention_factor") or (
+            0.1 * math.log(scaling["factor"]) + 1.0
+        )
+    return np.cos(angles) * scale, np.sin(angles) * scale
+
+
+def kind(scaling: Config) -> str:
+    named: str = scaling.get("rope_type", scaling.get("type", "default"))
+    return named
+
+
+def rotary_frequencies(
+    config: Config, scaling: Config, num_tokens: int
+) -> NDArray[np.float32]:
+    theta = scaling.get("rope_theta") or config.get("rope_theta", 10000.0)
+    dim, trained = head_size(config), config["max_position_embeddings"]
+    factor = scaling.get("factor", 1.0)
+    named = kind(scaling)
+    if named == "dynamic":
+        grown = factor * max(num_tokens, trained) / trained - (factor - 1)
+        theta *= grown ** (dim / (dim - 2))
+    plain = np.array([theta ** (-i / dim) for i in range(0, dim, 2)])
+    trained = scaling.get("original_max_position_embeddings", trained)
+    scaled = plain
+    if named == "linear":
+        scaled = plain / factor
+    elif named == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        # How many turns a pair of channels makes over the trained length.
+        turns = trained * plain / (2 * math.pi)
+        keep = np.clip((turns - low) / (high - low), 0, 1)
+        scaled = keep * plain + (1 - keep) * plain / factor
+    elif named == "yarn":
+        low, high = (
+            dim
+            * math.log(trained / (scaling.get(name, default) * 2 * math.pi))
+            / (2 * math.log(theta))
+            for name, default in (("beta_fast", 32), ("beta_slow", 1))
+        )
+        if scaling.get("truncate", True):
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, dim - 1)
+        ramp = (np.arange(dim // 2) - low) / max(high - low, 0.001)
+        keep = 1 - np.clip(ramp, 0, 1)
+        scaled = keep * plain + (1 - keep) * plain / factor
+    return scaled.astype(np.float32)
