@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from ster.documents.activations import Activations
     from ster.documents.pairs import PairSet
     from ster.errors import SterError
+    from ster.loading import load
     from ster.reporting import SterWarning
-    from ster.runtime import Runtime, load
-    from ster.steering import SteeringVector
-    from ster.strength_words import StrengthTrial
+    from ster.runtime import Runtime
     from ster.toy import write_toy_checkpoint
+    from ster.vectors.steering import SteeringVector
+    from ster.vectors.strength_words import StrengthTrial
 
 __version__ = "0.1.0"
 
@@ -37,11 +38,11 @@ _HOMES = {
     "Activations": "ster.documents.activations",
     "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
-    "SteeringVector": "ster.steering",
+    "SteeringVector": "ster.vectors.steering",
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
-    "StrengthTrial": "ster.strength_words",
-    "load": "ster.runtime",
+    "StrengthTrial": "ster.vectors.strength_words",
+    "load": "ster.loading",
     "write_toy_checkpoint": "ster.toy",
 }
 

@@ -96,37 +96,31 @@ def plan_extraction(
     budget: Budget,
     keep_resident: bool,
 ) -> ExtractionPlan:
-    """Plan a run so that it fits, as few waves as possible.
+    """Plan a run so that it fits.
 
     Args:
         prompts: Token ids of each prompt.
-        rotary_lengths: Which prompts may share tokens, as for ``packing``.
+        rotary_lengths: As for ``packing``.
         num_blocks: Blocks to run.
         budget: What there is.
-        keep_resident: Keep the blocks where they fit, even for one wave: another run
-            will follow.
+        keep_resident: Keep blocks that fit even for one wave: a run will follow.
 
     Raises:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
-
-    def split(held_blocks: int, most: int) -> list[tuple[range, int]]:
-        def fits(num_prompts: int, num_tokens: int) -> bool:
-            within = num_tokens <= most
-            return within and budget.fits(held_blocks, num_prompts, num_tokens)
-
-        return split_waves(prompts, rotary_lengths, fits)
-
     longest = max(map(len, prompts))
     usual = max(WAVE_TOKENS, longest)
     # As many prompts as tokens: the worst case of sharing.
     resident = budget.fits(num_blocks, min(len(prompts), usual), usual)
-    held_blocks = num_blocks if resident else 0
-    waves = split(held_blocks, usual)
-    if not resident or (len(waves) == 1 and not keep_resident):
+    held_blocks, most = (num_blocks, usual) if resident else (0, budget.memory_bytes)
+    _refuse_if_too_large(budget.peak(0, 1, longest), budget.memory_bytes)
+    waves = split_waves(
+        prompts,
+        rotary_lengths,
+        lambda n, tokens: tokens <= most and budget.fits(held_blocks, n, tokens),
+    )
+    if len(waves) == 1 and not keep_resident:
         resident, held_blocks = False, 0
-        _refuse_if_too_large(budget.peak(0, 1, longest), budget.memory_bytes)
-        waves = split(0, budget.memory_bytes)
     return ExtractionPlan(
         waves=tuple(wave for wave, _ in waves),
         wave_tokens=tuple(tokens for _, tokens in waves),

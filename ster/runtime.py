@@ -7,17 +7,13 @@ loading reads config, tokenizer and template, and the weights wait for a run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ster.answering import score_texts, stream_answer
-from ster.checkpoint.config import DecoderConfig, read_config
-from ster.checkpoint.resolve import open_files
-from ster.checkpoint.tokenizer import load_encoder
-from ster.compatibility import check_steering
-from ster.decoder.devices import DEVICES, MLX_CPU, check_device
+from ster.checkpoint.config import DecoderConfig
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_prompts
@@ -25,93 +21,16 @@ from ster.layers import Layers, select_layers
 from ster.loaded import LoadedModel
 from ster.plan import ExtractionPlan
 from ster.reading import Reading, plan_reading
-from ster.reporting import QuietReporter, Reporter
+from ster.reporting import Reporter
 from ster.sampling import Sampling
-from ster.selection import Evaluation, Selection
-from ster.steering import SteeringVector
-from ster.strength_words import StrengthTrial
-from ster.workflow import evaluate_vector, optimize_vector, train_vector
-
-__all__ = ["Runtime", "check_device", "load", "open_runtime"]
+from ster.vectors.compatibility import sum_deltas
+from ster.vectors.selection import Evaluation, Selection
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strength_words import StrengthTrial
+from ster.vectors.workflow import evaluate_vector, optimize_vector, train_vector
 
 F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]
-
-
-def load(
-    model: str | os.PathLike[str],
-    *,
-    device: str = "cpu",
-    precision: str = "f32",
-    chat_template: str = "auto",
-    revision: str | None = None,
-    memory: int | None = None,
-    reporter: Reporter | None = None,
-) -> Runtime:
-    """Load a checkpoint.
-
-    Args:
-        model: A directory, or the id of a model on the Hugging Face Hub.
-        device: ``cpu``, ``metal`` or ``cuda``; ``mlx-cpu`` is MLX without a GPU.
-        precision: Width of weights and stream: ``f32``, ``f16``, or off cpu ``bf16``.
-        chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
-        revision: Branch, tag or commit on the Hub.
-        memory: Bytes that the process may take; by default a share of what is free.
-        reporter: Hears of notes and progress; by default warnings become Python's.
-
-    Raises:
-        SterError: Whatever can be refused before the weights are mapped.
-    """
-    check_device(device, precision, known=(*DEVICES, MLX_CPU))
-    return open_runtime(
-        os.fspath(model),
-        device=device,
-        precision=precision,
-        chat_template=chat_template,
-        revision=revision,
-        memory=memory,
-        reporter=QuietReporter() if reporter is None else reporter,
-    )
-
-
-def open_runtime(
-    model: str,
-    *,
-    device: str,
-    precision: str,
-    chat_template: str,
-    revision: str | None,
-    reporter: Reporter,
-    memory: int | None = None,
-    layers: Layers = "all",
-    verbose: bool = False,
-) -> Runtime:
-    """Load a checkpoint whose device is checked, and a selection of layers with it.
-
-    The commands call this: their layers are refused after the config is read and before
-    the tokenizer is.
-
-    Raises:
-        SterError: As for ``load``; and ``layers`` does not suit the model.
-    """
-    files = open_files(model, revision)
-    config_path = files.require_config()
-    files.require_tokenizer()
-    files.check_weights()
-    config = read_config(config_path)
-    select_layers(layers, config.num_hidden_layers)
-    return Runtime(
-        LoadedModel(
-            files=files,
-            config=config,
-            encoder=load_encoder(files, chat_template, reporter),
-            device=device,
-            precision=precision,
-            memory=memory,
-            reporter=reporter,
-            verbose=verbose,
-        )
-    )
 
 
 class Runtime:
@@ -386,22 +305,3 @@ class Runtime:
             model_revision=self.model_revision,
             hidden_size=self.config.hidden_size,
         )
-
-
-def sum_deltas(
-    steer: Sequence[SteeringVector], model: LoadedModel
-) -> Mapping[int, F32]:
-    """Add up what is to be added after each layer; a layer of zeros is left out.
-
-    Raises:
-        DocumentError: A vector is of another model or width.
-        LayerError: The model lacks one of its layers.
-    """
-    deltas: dict[int, F32] = {}
-    for vector in steer:
-        check_steering(vector, model)
-        for layer in vector.layers:
-            direction = vector.direction(layer)
-            deltas[layer] = deltas[layer] + direction if layer in deltas else direction
-    # Adding zero would still turn -0.0 into 0.0.
-    return {layer: delta for layer, delta in deltas.items() if delta.any()}

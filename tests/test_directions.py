@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ster.directions import fit_directions
 from ster.errors import DirectionError, UsageError
-from ster.methods import METHODS, parse_method
+from ster.vectors.directions import fit_directions
+from ster.vectors.methods import METHODS, parse_method
 
 ALIKE = "training requires the same non-zero number of positive and negative examples"
 WIDTH = "activation vectors must have one finite, consistent width"

@@ -12,9 +12,10 @@ import ster
 from ster.answering import open_answering
 from ster.errors import NumericsError, PromptError
 from ster.generation import generate_tokens, run_blocks
-from ster.runtime import Runtime, sum_deltas
+from ster.runtime import Runtime
 from ster.sampling import Sampling
-from ster.steering import SteeringVector
+from ster.vectors.compatibility import sum_deltas
+from ster.vectors.steering import SteeringVector
 from ster.waves import pack_tokens, plan_waves
 from tests.checkpoints import (
     make_config,

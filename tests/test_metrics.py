@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ster.errors import DirectionError
-from ster.metrics import (
+from ster.vectors.metrics import (
     RANDOM_DIRECTIONS,
     accuracy,
     accuracy_interval,

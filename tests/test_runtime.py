@@ -21,8 +21,9 @@ from ster.errors import (
     UsageError,
     WeightsError,
 )
+from ster.loading import open_runtime
 from ster.reporting import Progress, SterWarning
-from ster.runtime import Runtime, open_runtime
+from ster.runtime import Runtime
 from tests.checkpoints import (
     make_config,
     make_tensors,

@@ -12,12 +12,12 @@ import pytest
 
 from ster import PairSet, SteeringVector, StrengthTrial, load, write_toy_checkpoint
 from ster.errors import DirectionError, DocumentError, LayerError, UsageError
-from ster.methods import METHODS
 from ster.reporting import SterWarning
 from ster.runtime import Runtime
-from ster.selection import PairRows
-from ster.strength_words import Strength, parse_strengths
-from ster.workflow import rank_candidates, split_pairs
+from ster.vectors.methods import METHODS
+from ster.vectors.selection import PairRows
+from ster.vectors.strength_words import Strength, parse_strengths
+from ster.vectors.workflow import rank_candidates, split_pairs
 
 
 class Listener:

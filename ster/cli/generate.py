@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from ster.cli.answer import render
+from ster.cli.model import ModelFlags, refuse_same_file
 from ster.cli.options import (
     ChatTemplate,
     Device,
@@ -20,15 +21,12 @@ from ster.cli.options import (
     Text,
     Verbose,
 )
-from ster.cli.progress import open_reporter
 from ster.errors import UsageError
-from ster.memory import parse_memory
 
 if TYPE_CHECKING:
-    from ster.reporting import Reporter
     from ster.runtime import Runtime
     from ster.sampling import Sampling
-    from ster.steering import SteeringVector
+    from ster.vectors.steering import SteeringVector
 
 
 class Answering(TypedDict):
@@ -155,48 +153,68 @@ def generate(
 ) -> Iterator[str]:
     """Answer a prompt, with a steering vector added to the residual stream or without.
 
-    Prints the answer as it is written, or with --prompts the path of the document that
-    holds the answers.
+    Prints the answer as it grows, or with --prompts the path of the answers' document.
     """
-    # Late, so that `ster --help` does not wait for the array libraries.
-    from ster.documents.prompts import check_prompts, read_prompt_set
-    from ster.documents.system import read_system_turn
-    from ster.runtime import check_device, open_runtime
-    from ster.sampling import Sampling
-    from ster.steering import SteeringVector
+    from ster.sampling import Sampling  # late, as all below: --help needs no arrays
 
     check_question(prompt, prompts_path, output_path)
-    check_device(device, precision)
-    if prompts_path is not None:
-        prompts = read_prompt_set(prompts_path)
-    else:
-        prompts = check_prompts([prompt or ""])
-    system = None if system_path is None else read_system_turn(system_path)
-    steer = [] if vector_path is None else [SteeringVector.load(vector_path) * strength]
-    with open_reporter() as reporter:
-        runtime = open_runtime(
-            model,
-            device=device,
-            precision=precision,
-            chat_template=chat_template,
-            revision=revision,
-            reporter=reporter,
-            memory=None if memory is None else parse_memory(memory),
-            verbose=verbose,
-        )
-        how: Answering = {
-            "steer": steer,
-            "system": system,
-            "max_new_tokens": max_new_tokens,
-            "sampling": Sampling(temperature=temperature, top_p=top_p, seed=seed),
-        }
+    flags = ModelFlags(
+        model, revision, device, precision, chat_template, memory, verbose
+    )
+    flags.check_device()
+    prompts = read_prompts(prompt, prompts_path, output_path)
+    how: Answering = {
+        "system": read_system(system_path),
+        "steer": load_vectors(vector_path, strength),
+        "max_new_tokens": max_new_tokens,
+        "sampling": Sampling(temperature=temperature, top_p=top_p, seed=seed),
+    }
+    return answer(flags, prompts, output_path, how, text=text)
+
+
+def answer(
+    flags: ModelFlags,
+    prompts: Sequence[str],
+    output_path: str | None,
+    how: Answering,
+    *,
+    text: bool,
+) -> Iterator[str]:
+    """Load the model and yield what is printed, while it is made."""
+    with flags.open(output_path=output_path) as runtime:
         if output_path is None:
             yield from runtime.stream(prompts[0], **how)
             # A person's shell prompt wants a line of its own; a pipe gets the text.
             yield "\n" if sys.stdout.isatty() else ""
         else:
-            write_answers(runtime, reporter, prompts, output_path, how)
+            write_answers(runtime, prompts, output_path, how)
             yield render(output_path, text=text)
+
+
+def read_prompts(
+    prompt: str | None, prompts_path: str | None, output_path: str | None
+) -> list[str]:
+    """Read what is to be answered."""
+    from ster.documents.prompts import check_prompts, read_prompt_set
+
+    if prompts_path is None:
+        return check_prompts([prompt or ""])
+    refuse_same_file([prompts_path], output_path or "")
+    return read_prompt_set(prompts_path)
+
+
+def read_system(path: str | None) -> str | None:
+    """Read the system's turn, if there is one."""
+    from ster.documents.system import read_system_turn
+
+    return None if path is None else read_system_turn(path)
+
+
+def load_vectors(path: str | None, strength: float) -> list[SteeringVector]:
+    """Read a steering artifact, scaled, if there is one."""
+    from ster.vectors.steering import SteeringVector
+
+    return [] if path is None else [SteeringVector.load(path) * strength]
 
 
 def check_question(
@@ -211,7 +229,6 @@ def check_question(
 
 def write_answers(
     runtime: Runtime,
-    reporter: Reporter,
     prompts: Sequence[str],
     output_path: str,
     how: Answering,
@@ -225,5 +242,5 @@ def write_answers(
     )
     with writer:
         for number, prompt in enumerate(prompts, start=1):
-            reporter.note(f"answering prompt {number} of {len(prompts)}")
+            runtime.reporter.note(f"answering prompt {number} of {len(prompts)}")
             writer.write(prompt, next(answers))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ster.cli.extract import refuse_same_file
 from ster.cli.progress import open_reporter
+from ster.errors import OutputError
 from ster.memory import parse_memory
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class ModelFlags(NamedTuple):
         Raises:
             SterError: A word is unknown, or not for this machine.
         """
-        from ster.runtime import check_device
+        from ster.loading import check_device
 
         check_device(self.device, self.precision)
 
@@ -50,7 +52,7 @@ class ModelFlags(NamedTuple):
         """
         # Late, so that `ster --help` does not wait for the array libraries.
         from ster.checkpoint.resolve import local_files
-        from ster.runtime import open_runtime
+        from ster.loading import open_runtime
 
         with open_reporter() as reporter:
             runtime = open_runtime(
@@ -67,3 +69,19 @@ class ModelFlags(NamedTuple):
             if output_path is not None:
                 refuse_same_file(local_files(self.model), output_path)
             yield runtime
+
+
+def refuse_same_file(input_paths: Iterable[str], output_path: str) -> None:
+    """Refuse to write over a file that the run reads.
+
+    Devices are not meant: a terminal is often both.
+    """
+    for path in input_paths:
+        try:
+            source, target = os.stat(path), os.stat(output_path)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
+            raise OutputError(
+                f"failed to write {output_path}", "it is this run's input"
+            )

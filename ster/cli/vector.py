@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from ster.cli.answer import render
-from ster.cli.extract import refuse_same_file
-from ster.cli.model import ModelFlags
+from ster.cli.model import ModelFlags, refuse_same_file
 from ster.cli.options import (
     ChatTemplate,
     Command,
@@ -23,8 +22,8 @@ from ster.cli.options import (
     Verbose,
 )
 from ster.errors import DirectionError, DocumentError
-from ster.methods import parse_method
-from ster.strength_words import StrengthTrial, parse_strengths
+from ster.vectors.methods import parse_method
+from ster.vectors.strength_words import StrengthTrial, parse_strengths
 
 vector_app = typer.Typer(cls=Group, rich_markup_mode=None)
 
@@ -178,7 +177,7 @@ def optimize(
     Prints what it holds and how every candidate did, beside random directions.
     """
     from ster.documents.pairs import PairSet
-    from ster.workflow import check_holdout, split_pairs
+    from ster.vectors.workflow import check_holdout, split_pairs
 
     flags = ModelFlags(
         model, revision, device, precision, chat_template, memory, verbose
@@ -224,7 +223,7 @@ def evaluate(
     Prints a report; nothing is written.
     """
     from ster.documents.pairs import PairSet
-    from ster.steering import SteeringVector
+    from ster.vectors.steering import SteeringVector
 
     flags = ModelFlags(
         model, revision, device, precision, chat_template, memory, verbose
@@ -245,7 +244,7 @@ def evaluate(
 )
 def inspect(*, artifact: Artifact, text: Text = False) -> str:
     """Show what a steering artifact holds."""
-    from ster.steering import SteeringVector
+    from ster.vectors.steering import SteeringVector
 
     try:
         vector = SteeringVector.load(artifact)

@@ -47,9 +47,9 @@ def open_runtime(model: str, *, reporter: Reporter, **options: object) -> Runtim
     return Runtime(reporter)
 
 
-runtime = types.ModuleType("ster.runtime")
+runtime = types.ModuleType("ster.loading")
 vars(runtime).update(check_device=lambda *words: None, open_runtime=open_runtime)
-sys.modules["ster.runtime"] = runtime
+sys.modules["ster.loading"] = runtime
 
 if __name__ == "__main__":
     main()

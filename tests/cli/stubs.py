@@ -15,7 +15,7 @@ class StubRuntime:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, object]] = []
         self.fail: dict[str, BaseException] = {}
-        runtime = types.ModuleType("ster.runtime")
+        runtime = types.ModuleType("ster.loading")
         prompts = types.ModuleType("ster.documents.prompts")
         toy = types.ModuleType("ster.toy")
         vars(runtime).update(

@@ -15,9 +15,9 @@ from ster.answering import score_texts
 from ster.documents.pairs import ContrastPair, PairSet
 from ster.errors import DirectionError
 from ster.loaded import LoadedModel
-from ster.steering import SteeringVector
-from ster.strength_words import StrengthTrial
 from ster.text import decimal
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strength_words import StrengthTrial
 
 F32 = NDArray[np.float32]
 

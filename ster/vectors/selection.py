@@ -13,11 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ster import metrics
 from ster.documents.float32 import shortest
-from ster.metrics import RANDOM_DIRECTIONS, accuracy_interval
-from ster.steering import SteeringVector
-from ster.strengths import StrengthChoice
+from ster.vectors import metrics
+from ster.vectors.metrics import RANDOM_DIRECTIONS, accuracy_interval
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import StrengthChoice
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.errors import DirectionError
-from ster.methods import METHODS, parse_method
+from ster.vectors.methods import METHODS, parse_method
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

@@ -15,17 +15,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ster import metrics
-from ster.compatibility import check_measured
-from ster.directions import fit_directions
 from ster.documents.float32 import shortest
 from ster.documents.pairs import PairSet
 from ster.documents.steering import open_artifact
 from ster.errors import DirectionError
 from ster.loaded import LoadedModel
-from ster.methods import METHODS, parse_method
 from ster.reading import Reading, plan_reading
-from ster.selection import (
+from ster.text import decimal
+from ster.vectors import metrics
+from ster.vectors.compatibility import check_measured
+from ster.vectors.directions import fit_directions
+from ster.vectors.methods import METHODS, parse_method
+from ster.vectors.selection import (
     Candidate,
     Evaluation,
     PairRows,
@@ -34,10 +35,9 @@ from ster.selection import (
     score_layers,
     summarize_baseline,
 )
-from ster.steering import SteeringVector
-from ster.strength_words import StrengthTrial
-from ster.strengths import StrengthChoice, select_pairs, select_strength
-from ster.text import decimal
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strength_words import StrengthTrial
+from ster.vectors.strengths import StrengthChoice, select_pairs, select_strength
 
 F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]

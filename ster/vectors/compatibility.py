@@ -1,12 +1,19 @@
-"""Whether a steering vector suits a loaded model: refusals, then warnings."""
+"""What steering adds to a loaded model's stream, and whether it belongs there."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ster.errors import DocumentError
 from ster.layers import check_layers
 from ster.loaded import LoadedModel
-from ster.steering import SteeringVector
 from ster.text import quoted
+from ster.vectors.steering import SteeringVector
+
+F32 = NDArray[np.float32]
 
 # Two labels for one encoding.
 _RAW_TEXT = ("absent", "off")
@@ -69,3 +76,22 @@ def _warn(vector: SteeringVector, model: LoadedModel) -> None:
             f"maps the base weights at {model.precision}, so it is being read in a "
             "different space than it was fitted in"
         )
+
+
+def sum_deltas(
+    steer: Sequence[SteeringVector], model: LoadedModel
+) -> Mapping[int, F32]:
+    """Add up what is to be added after each layer; a layer of zeros is left out.
+
+    Raises:
+        DocumentError: A vector is of another model or width.
+        LayerError: The model lacks one of its layers.
+    """
+    deltas: dict[int, F32] = {}
+    for vector in steer:
+        check_steering(vector, model)
+        for layer in vector.layers:
+            direction = vector.direction(layer)
+            deltas[layer] = deltas[layer] + direction if layer in deltas else direction
+    # Adding zero would still turn -0.0 into 0.0.
+    return {layer: delta for layer, delta in deltas.items() if delta.any()}

@@ -1,0 +1,1 @@
+"""Directions in the residual stream: fitted, chosen, measured, and kept."""
