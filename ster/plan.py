@@ -87,6 +87,10 @@ class Budget:
         """Tell whether that is within the limit."""
         return self.peak(num_blocks, num_prompts, num_tokens) <= self.memory_bytes
 
+    def allows(self, num_blocks: int, most: int) -> Callable[[int, int], bool]:
+        """Return what tells whether prompts with so many tokens may be one wave."""
+        return lambda n, tokens: tokens <= most and self.fits(num_blocks, n, tokens)
+
 
 def plan_extraction(
     prompts: Sequence[Sequence[int]],
@@ -114,11 +118,7 @@ def plan_extraction(
     resident = budget.fits(num_blocks, min(len(prompts), usual), usual)
     held_blocks, most = (num_blocks, usual) if resident else (0, budget.memory_bytes)
     _refuse_if_too_large(budget.peak(0, 1, longest), budget.memory_bytes)
-    waves = split_waves(
-        prompts,
-        rotary_lengths,
-        lambda n, tokens: tokens <= most and budget.fits(held_blocks, n, tokens),
-    )
+    waves = split_waves(prompts, rotary_lengths, budget.allows(held_blocks, most))
     if len(waves) == 1 and not keep_resident:
         resident, held_blocks = False, 0
     return ExtractionPlan(
