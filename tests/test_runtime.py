@@ -405,3 +405,28 @@ class TestNumbersThatAreNotFinite:
             load(directory).write_activations(["w3", "w9"], path)
         assert path.read_text() == '"older"'
         assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "model"]
+
+
+def test_a_document_grows_wave_by_wave_beside_its_place(
+    checkpoint, tmp_path, monkeypatch
+):
+    """What is held does not grow with the number of prompts."""
+    import ster.reading
+
+    output, sizes = tmp_path / "out.json", []
+    extract_rows = ster.reading.extract_rows
+
+    def watched(*arguments: Any) -> Any:
+        sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))
+        assert not output.exists()
+        return extract_rows(*arguments)
+
+    monkeypatch.setattr(ster.reading, "extract_rows", watched)
+    monkeypatch.setattr("ster.plan.WAVE_TOKENS", 10)
+    prompts = [text(random_ids(10, seed=seed)) for seed in range(400)]
+    plan = load(checkpoint).write_activations(prompts, output)
+    assert len(plan.waves) > 100
+    assert sizes == sorted(sizes)
+    # All but what a file buffers is on the disk before the last wave runs.
+    assert output.stat().st_size - sizes[-1] < 2**18 < output.stat().st_size
+    assert len(Activations.load(output)) == 400
