@@ -16,7 +16,6 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from ster.documents.fields import (
     PRODUCT,
@@ -28,7 +27,7 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.json import AtomicFile, JsonError, read_json
+from ster.documents.json import AtomicFile, JsonError, dump_json, read_document
 from ster.errors import DocumentError, LayerError, NumericsError, OutputError
 from ster.layers import abridge
 from ster.text import quoted
@@ -76,7 +75,7 @@ class ActivationWriter:
             "hidden_size": self._hidden_size,
             "records": [],
         }
-        opening = self._dump(header).removesuffix(b"]}")
+        opening = dump_json(header, self._file.path).removesuffix(b"]}")
         self._file.__enter__()
         self._file.write(opening)
         return self
@@ -101,7 +100,7 @@ class ActivationWriter:
         by_layer = {str(layers[row]): table[row] for row in order}
         if len(by_layer) != len(layers):
             raise self._failure("a layer is given twice")
-        record = self._dump({"prompt": prompt, "layers": by_layer})
+        record = dump_json({"prompt": prompt, "layers": by_layer}, self._file.path)
         self._file.write(b"," + record if self._num_records else record)
         self._num_records += 1
 
@@ -125,13 +124,6 @@ class ActivationWriter:
             layer = layers[int(finite.argmin())]
             prompt = self._num_records + 1
             raise NumericsError(f"layer {layer} of prompt {prompt} is not finite")
-
-    def _dump(self, value: dict[str, object]) -> bytes:
-        try:
-            return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-        except orjson.JSONEncodeError as error:
-            # A path on the command line need not be UTF-8, and JSON must be.
-            raise self._failure(error) from error
 
     def _failure(self, cause: str | BaseException) -> OutputError:
         return OutputError(f"failed to write {self._file.path}", cause)
@@ -226,20 +218,12 @@ class Activations:
         Raises:
             DocumentError: It cannot be read or is no activation artifact.
         """
-        label = os.fspath(path)
-        try:
-            with open(path, "rb") as file:
-                data = file.read()
-        except (OSError, ValueError) as error:
-            raise DocumentError(
-                f"failed to read activation artifact {label}", error
-            ) from error
-        try:
-            return _parse(read_json(data))
-        except JsonError as error:
-            raise DocumentError(
-                f"invalid activation artifact JSON in {label}", error
-            ) from error
+        return read_document(
+            path,
+            _parse,
+            unread="failed to read activation artifact",
+            invalid="invalid activation artifact JSON",
+        )
 
 
 def _as_float32(rows: npt.NDArray[np.floating]) -> Float32Array:

@@ -9,10 +9,7 @@ import os
 from types import TracebackType
 from typing import Self
 
-import orjson
-
-from ster.documents.json import AtomicFile
-from ster.errors import OutputError
+from ster.documents.json import AtomicFile, dump_json
 
 
 class AnswerWriter:
@@ -62,8 +59,4 @@ class AnswerWriter:
         self._file.__exit__(kind, error, trace)
 
     def _dump(self) -> bytes:
-        try:
-            return orjson.dumps(self._document)
-        except orjson.JSONEncodeError as error:
-            # A path on the command line need not be UTF-8, and JSON must be.
-            raise OutputError(f"failed to write {self._file.path}", error) from error
+        return dump_json(self._document, self._file.path)

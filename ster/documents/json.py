@@ -11,20 +11,23 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, TypeVar
 
 import orjson
 
-from ster.errors import OutputError
+from ster.errors import DocumentError, OutputError
 from ster.text import quoted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Nothing here follows a backslash or is a quote or a colon, so strings stay strings.
 _NO_PART_OF_A_KEY_COUNT = b"0123456789.,-+eE[]{} \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
+Parsed = TypeVar("Parsed")
 
 
 class JsonError(ValueError):
@@ -95,6 +98,49 @@ def _refuse_repeated_key(pairs: list[tuple[str, object]]) -> dict[str, object]:
             raise JsonError(f"key {quoted(key)} is given twice")
         fields[key] = value
     return fields
+
+
+def read_document(
+    path: str | os.PathLike[str],
+    parse: Callable[[object], Parsed],
+    *,
+    unread: str,
+    invalid: str,
+) -> Parsed:
+    """Read a JSON file strictly and turn it into what it stands for.
+
+    Args:
+        path: The file.
+        parse: Takes the document; raises ``JsonError`` where its form is wrong.
+        unread: The refusal of a file that cannot be read, its path left out.
+        invalid: The refusal of anything else, likewise.
+
+    Raises:
+        DocumentError: One of these two.
+    """
+    label = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except (OSError, ValueError) as error:
+        raise DocumentError(f"{unread} {label}", error) from error
+    try:
+        return parse(read_json(data))
+    except JsonError as error:
+        raise DocumentError(f"{invalid} in {label}", error) from error
+
+
+def dump_json(document: object, path: str) -> bytes:
+    """Write a document compactly, f32 arrays in their shortest digits.
+
+    Raises:
+        OutputError: A text in it is no Unicode; ``path`` is where it was to go.
+    """
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError as error:
+        # A path on the command line need not be UTF-8, and JSON must be.
+        raise OutputError(f"failed to write {path}", error) from error
 
 
 class AtomicFile:

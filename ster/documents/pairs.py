@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ster.documents.json import JsonError, read_json
+from ster.documents.json import JsonError, read_document
 from ster.errors import DocumentError
 from ster.text import quoted, trim
 
@@ -81,15 +81,12 @@ class PairSet:
                 one with a blank side.
         """
         label = os.fspath(path)
-        try:
-            with open(path, "rb") as file:
-                data = file.read()
-        except (OSError, ValueError) as error:
-            raise DocumentError(f"failed to read pair set {label}", error) from error
-        try:
-            trait_name, pairs = _parse(read_json(data))
-        except JsonError as error:
-            raise DocumentError(f"invalid pair set JSON in {label}", error) from error
+        trait_name, pairs = read_document(
+            path,
+            _parse,
+            unread="failed to read pair set",
+            invalid="invalid pair set JSON",
+        )
         _check(pairs, f"pair set {label}")
         return cls(
             trait_name=Path(label).stem if trait_name is None else trait_name,

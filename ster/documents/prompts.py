@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ster.documents.json import JsonError, read_json
-from ster.errors import DocumentError, PromptError
+from ster.documents.json import JsonError, read_document
+from ster.errors import PromptError
 from ster.text import trim
 
 
@@ -17,16 +17,9 @@ def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
         DocumentError: The file cannot be read or is no prompt set.
         PromptError: It has no prompts, or an empty one.
     """
-    label = os.fspath(path)
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except (OSError, ValueError) as error:
-        raise DocumentError(f"failed to read {label}", error) from error
-    try:
-        prompts = _parse(data)
-    except JsonError as error:
-        raise DocumentError(f"invalid prompt JSON in {label}", error) from error
+    prompts = read_document(
+        path, _parse, unread="failed to read", invalid="invalid prompt JSON"
+    )
     return check_prompts(prompts)
 
 
@@ -58,8 +51,7 @@ def _check_prompt(prompt: object) -> None:
         raise PromptError(f"failed to tokenize prompt: {where}") from error
 
 
-def _parse(data: bytes) -> list[str]:
-    document = read_json(data)
+def _parse(document: object) -> list[str]:
     if not isinstance(document, dict):
         raise JsonError("expected an object with the key `prompts`")
     if "prompts" not in document:

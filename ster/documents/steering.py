@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from ster.documents.fields import (
     PRODUCT,
@@ -29,8 +28,9 @@ from ster.documents.float32 import narrow
 from ster.documents.json import (
     AtomicFile,
     JsonError,
+    dump_json,
     make_directories,
-    read_json,
+    read_document,
     remove_directories,
 )
 from ster.errors import DocumentError, OutputError
@@ -44,20 +44,12 @@ def read_artifact(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         DocumentError: It cannot be read, or is no artifact that can steer.
     """
-    label = os.fspath(path)
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except (OSError, ValueError) as error:
-        raise DocumentError(
-            f"failed to read steering artifact {label}", error
-        ) from error
-    try:
-        return _parse(read_json(data))
-    except JsonError as error:
-        raise DocumentError(
-            f"invalid steering artifact JSON in {label}", error
-        ) from error
+    return read_document(
+        path,
+        _parse,
+        unread="failed to read steering artifact",
+        invalid="invalid steering artifact JSON",
+    )
 
 
 @contextmanager
@@ -76,7 +68,7 @@ def open_artifact(
     made = _make_parent(label)
     try:
         with AtomicFile(path) as file:
-            yield lambda document: file.write(_dump(document, label))
+            yield lambda document: file.write(dump_json(document, label))
     except OutputError as error:
         remove_directories(made)
         sentence = f"failed to write steering artifact {label}"
@@ -113,14 +105,6 @@ def _make_parent(label: str) -> list[str]:
         return make_directories(os.path.abspath(parent)) if parent else []
     except (OSError, ValueError) as error:
         raise OutputError(f"failed to create {parent}", error) from error
-
-
-def _dump(document: Mapping[str, object], label: str) -> bytes:
-    try:
-        return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-    except orjson.JSONEncodeError as error:
-        # A path on the command line need not be UTF-8, and JSON must be.
-        raise OutputError(f"failed to write {label}", error) from error
 
 
 def _parse(document: object) -> dict[str, Any]:
