@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import commands, startup
+from benchmarks import commands, startup, writing
 from benchmarks.cases import Case, make_cases
 from benchmarks.commands import PYTHON, Setup
 from benchmarks.process import Run, ask, run, say
@@ -58,6 +58,7 @@ def main() -> None:
     )
     print(peer_table(results), end="\n\n")
     print(products_table(setup, results), end="\n\n")
+    print(writing.table(setup), end="\n\n")
     print(startup.table(setup.work, setup.runs))
 
 

@@ -80,9 +80,11 @@ def rotate(x: F32, cos: F32, sin: F32) -> F32:
 
 
 def silu(x: F32) -> F32:
-    """Multiply each value by its sigmoid."""
-    gated: F32 = x / (1 + np.exp(-x))
-    return gated
+    """Multiply each value by its sigmoid, in one new buffer."""
+    gated: F32 = np.negative(x)
+    np.exp(gated, out=gated)
+    gated += 1
+    return np.divide(x, gated, out=gated)
 
 
 def attend(
@@ -188,7 +190,9 @@ class MLP:
     def __call__(self, x: F32) -> F32:
         """Apply to rows, (num_rows, hidden_size)."""
         gate, up = np.split(self.gate_up_proj(x), 2, axis=1)
-        return self.down_proj(silu(gate) * up)
+        gated = silu(gate)
+        gated *= up
+        return self.down_proj(gated)
 
 
 class NumpyCache:
