@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
+from ster.decoder.rope import rotary_length
 from ster.documents.prompts import check_prompts
-from ster.errors import NumericsError, PromptError
+from ster.errors import DirectionError, NumericsError, PromptError
 from ster.generation import generate_tokens, score_responses
 from ster.loaded import LoadedModel
-from ster.plan import megabytes
+from ster.plan import megabytes, split_waves
 from ster.sampling import Sampling, make_sampler
 
 F32 = NDArray[np.float32]
@@ -81,14 +82,37 @@ def score_texts(
     deltas: Mapping[int, F32],
     batch_size: int,
 ) -> list[float]:
-    """Sum each response's log-probabilities, one stream for each batch."""
+    """Sum each response's log-probabilities, one stream for each batch.
+
+    Raises:
+        DirectionError: A batch would be empty.
+    """
+    if batch_size < 1:
+        raise DirectionError("strength selection requires batch size of at least one")
+    if not texts:
+        return []
     token_ids = [model.encoder.encode_response(text) for text in texts]
     model.check_tokens(token_ids)
     decoder = open_answering(model, max(map(len, token_ids)))
     scores: list[float] = []
-    for at in range(0, len(token_ids), batch_size):
-        scores += score_responses(decoder, token_ids[at : at + batch_size], deltas)
+    for batch in split_batches(model, token_ids, batch_size):
+        scores += score_responses(decoder, [token_ids[i] for i in batch], deltas)
     return scores
+
+
+def split_batches(
+    model: LoadedModel, token_ids: Sequence[Sequence[int]], batch_size: int
+) -> list[range]:
+    """Cut responses into batches of a size, or of fewer where memory bounds them."""
+    budget, rope = model.budget(max(map(len, token_ids)), 0), model.config.rope
+    fits = budget.allows(0, budget.memory_bytes)
+    waves = split_waves(
+        token_ids,
+        [rotary_length(rope, len(ids)) for ids in token_ids],
+        lambda n, load: n <= batch_size and fits(n, load),
+        budget.load,
+    )
+    return [wave for wave, _ in waves]
 
 
 def open_answering(model: LoadedModel, longest: int) -> Decoder[Any]:

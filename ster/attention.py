@@ -125,12 +125,14 @@ def _groups(
     packed: PackedPrompts, window: int | None, max_pairs: int, rows: Ints | None
 ) -> Iterator[_Group]:
     """Cut every segment's queries into groups and find the rows that each may see."""
-    chains: list[Ints] = []
-    all_rows = np.arange(packed.num_tokens)
-    for segment in packed.segments:
+    parents = {segment.parent for segment in packed.segments}
+    chains: dict[int, Ints] = {}
+    all_rows = np.arange(packed.num_tokens, dtype=np.int32)
+    for index, segment in enumerate(packed.segments):
         before = chains[segment.parent] if segment.parent >= 0 else all_rows[:0]
         chain = np.concatenate([before, all_rows[segment.start : segment.stop]])
-        chains.append(chain)
+        if index in parents:
+            chains[index] = chain
         wanted, first = chain[len(before) :], segment.start
         if rows is not None:
             first = int(np.searchsorted(rows, segment.start))
@@ -158,7 +160,8 @@ def _step(num_keys: int, max_pairs: int) -> int:
 
 def _pad(groups: list[_Group], num_queries: int, num_keys: int) -> AttentionBatch[Ints]:
     def padded(values: Ints, size: int, filler: int) -> Ints:
-        return np.concatenate([values, np.full(size - len(values), filler)])
+        filling = np.full(size - len(values), filler, np.int32)
+        return np.concatenate([values, filling], dtype=np.int32)
 
     return AttentionBatch(
         queries=np.stack(

@@ -20,7 +20,7 @@ from ster.waves import next_token_waves, pack_tokens, plan_waves
 Array = TypeVar("Array")
 F32 = NDArray[np.float32]
 # Rows whose logits are held at once while responses are scored.
-LOGIT_ROWS = 256
+LOGIT_ROWS = 32
 
 
 def generate_tokens(

@@ -83,6 +83,11 @@ class Budget:
         stream = num_tokens * self.footprint.token_bytes
         return self.held_bytes + self.footprint.fixed_bytes + weights + rows + stream
 
+    def load(self, num_tokens: int, num_prompt_tokens: int) -> int:
+        """Count a wave in distinct tokens, its lists of keys as so many more."""
+        keys = num_prompt_tokens * self.footprint.key_bytes
+        return num_tokens + -(-keys // self.footprint.token_bytes)
+
     def fits(self, num_blocks: int, num_prompts: int, num_tokens: int) -> bool:
         """Tell whether that is within the limit."""
         return self.peak(num_blocks, num_prompts, num_tokens) <= self.memory_bytes
@@ -117,8 +122,10 @@ def plan_extraction(
     # As many prompts as tokens: the worst case of sharing.
     resident = budget.fits(num_blocks, min(len(prompts), usual), usual)
     held_blocks, most = (num_blocks, usual) if resident else (0, budget.memory_bytes)
-    _refuse_if_too_large(budget.peak(0, 1, longest), budget.memory_bytes)
-    waves = split_waves(prompts, rotary_lengths, budget.allows(held_blocks, most))
+    least = budget.peak(0, 1, budget.load(longest, longest))
+    _refuse_if_too_large(least, budget.memory_bytes)
+    allows = budget.allows(held_blocks, most)
+    waves = split_waves(prompts, rotary_lengths, allows, budget.load)
     if len(waves) == 1 and not keep_resident:
         resident, held_blocks = False, 0
     return ExtractionPlan(
@@ -127,7 +134,10 @@ def plan_extraction(
         num_prompt_tokens=sum(map(len, prompts)),
         num_blocks=num_blocks,
         resident=resident,
-        peak_bytes=max(budget.peak(held_blocks, len(w), t) for w, t in waves),
+        peak_bytes=max(
+            budget.peak(held_blocks, len(w), budget.load(t, _count(prompts, w)))
+            for w, t in waves
+        ),
         memory_bytes=budget.memory_bytes,
     )
 
@@ -136,28 +146,35 @@ def split_waves(
     prompts: Sequence[Sequence[int]],
     rotary_lengths: Sequence[int],
     fits: Callable[[int, int], bool],
+    load: Callable[[int, int], int] = lambda num_tokens, _: num_tokens,
 ) -> list[tuple[range, int]]:
     """Cut prompts into consecutive waves, each as large as fits, of one at least.
 
     Args:
         prompts: Token ids of each prompt.
         rotary_lengths: As for ``plan_extraction``.
-        fits: Tells whether a number of prompts with a number of distinct tokens does.
+        fits: Tells whether a number of prompts with such a load does.
+        load: Counts the load of so many distinct tokens and tokens of prompts.
 
     Returns:
         Each wave's prompts and its distinct tokens.
     """
     waves: list[tuple[range, int]] = []
-    distinct, start, tokens = DistinctTokens(), 0, 0
+    distinct, start, tokens, keys = DistinctTokens(), 0, 0, 0
     for index, (prompt, length) in enumerate(zip(prompts, rotary_lengths, strict=True)):
-        added = distinct.add(prompt, length)
-        if index > start and not fits(index + 1 - start, tokens + added):
+        added, keys = distinct.add(prompt, length), keys + len(prompt)
+        over = not fits(index + 1 - start, load(tokens + added, keys))
+        if over and index > start:
             waves.append((range(start, index), tokens))
-            distinct, start, tokens = DistinctTokens(), index, 0
+            distinct, start, tokens, keys = DistinctTokens(), index, 0, len(prompt)
             added = distinct.add(prompt, length)
         tokens += added
     waves.append((range(start, len(prompts)), tokens))
     return waves
+
+
+def _count(prompts: Sequence[Sequence[int]], wave: range) -> int:
+    return sum(len(prompts[index]) for index in wave)
 
 
 def megabytes(count: int) -> str:

@@ -208,3 +208,15 @@ def test_a_plan_reads_as_one_line(made, line):
 )
 def test_megabytes_are_rounded_up(count, text):
     assert megabytes(count) == text
+
+
+def test_lists_of_keys_count_for_every_token_of_every_prompt():
+    """A long prefix is stored once, and listed again for every prompt that has it."""
+    listed = dataclasses.replace(FOOTPRINT, key_bytes=5)
+    prompts = [[1] * 100 + [number] for number in range(2, 22)]
+    made = plan(prompts, footprint=listed)
+    distinct_bytes = 1600 + 120 * 10 + 20 * 4
+    assert made.peak_bytes == distinct_bytes + 20 * 101 * 5
+    several = plan(prompts, footprint=listed, memory_bytes=made.peak_bytes // 2)
+    assert len(several.waves) > 2
+    assert several.peak_bytes <= several.memory_bytes

@@ -282,7 +282,8 @@ class TestKeptBlocks:
         )
         # One block, these prompts and their rows; not a usual wave and all blocks.
         room = takes.open_bytes + takes.fixed_bytes
-        room += 15 * takes.token_bytes + 9 * takes.row_bytes
+        room += 15 * (takes.token_bytes + takes.key_bytes) + 9 * takes.row_bytes
+        room += takes.token_bytes  # the lists of keys, rounded up to a token
         short = load(checkpoint, device=device, memory=room)
         same(short.activations(PROMPTS), ample.activations(PROMPTS))
         short.activations(PROMPTS)

@@ -52,6 +52,7 @@ class Footprint:
         token_bytes: One token of a wave, its share of everything that grows with it.
         row_bytes: One row that is read out.
         fixed_bytes: Scratch that grows with neither.
+        key_bytes: One token of one prompt, shared or not: attention lists its keys.
     """
 
     block_bytes: int
@@ -59,6 +60,7 @@ class Footprint:
     token_bytes: int
     row_bytes: int
     fixed_bytes: int
+    key_bytes: int = 0
 
 
 class Cache(Protocol[Array]):

@@ -34,8 +34,10 @@ from ster.errors import DeviceError
 from ster.packing import Ints
 
 DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
-# Packing, positions and attention's index arrays, for a token.
+# Packing and positions, for a token.
 INDEX_BYTES = 128
+# A key and its position in attention's lists, and while they are made.
+KEY_BYTES = 24
 # Freed buffers that MLX keeps for reuse; prompts of many lengths would pile them up.
 CACHE_BYTES = 1 << 28
 
@@ -82,6 +84,7 @@ def footprint(
         open_bytes=(2 * width + 12) * values,
         token_bytes=4 * (stream + 4 * config.intermediate_size) + INDEX_BYTES,
         row_bytes=4 * config.hidden_size,
+        key_bytes=KEY_BYTES,
         fixed_bytes=4 * 2 * scores + CACHE_BYTES,
     )
 

@@ -34,8 +34,10 @@ from ster.decoder.rope import RotaryTables
 from ster.decoder.threads import Threads, quiet, usable_cores
 from ster.packing import Ints
 
-# Packing, positions and attention's index arrays, for a token.
+# Packing and positions, for a token.
 INDEX_BYTES = 128
+# A key and its position in attention's lists, and while they are made.
+KEY_BYTES = 24
 # Values converted at a time: they stay in a core's cache between the two steps.
 CONVERTED_VALUES = 1 << 18
 
@@ -69,6 +71,7 @@ def footprint(
         open_bytes=2 * block,
         token_bytes=width * stream + 4 * wide + INDEX_BYTES,
         row_bytes=4 * config.hidden_size,
+        key_bytes=KEY_BYTES,
         fixed_bytes=usable_cores() * 4 * (slices + 3 * scores + keys),
     )
 

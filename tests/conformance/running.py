@@ -56,7 +56,7 @@ def force_waves(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Have every run go in waves of ``size`` prompts, as if memory were short."""
 
     def forced(
-        prompts: Prompts, lengths: Sequence[int], fits: Callable[[int, int], bool]
+        prompts: Prompts, lengths: Sequence[int], *_: Callable[[int, int], object]
     ) -> list[tuple[range, int]]:
         waves = []
         for wave in cut(len(prompts), size):
