@@ -14,6 +14,7 @@ from ster.checkpoint.tokenizer import load_encoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.layers import Layers, select_layers
 from ster.loaded import LoadedModel
+from ster.memory import parse_memory
 from ster.reporting import QuietReporter, Reporter
 from ster.runtime import Runtime
 
@@ -27,7 +28,7 @@ def load(
     precision: str = "f32",
     chat_template: str = "auto",
     revision: str | None = None,
-    memory: int | None = None,
+    memory: str | int | None = None,
     reporter: Reporter | None = None,
 ) -> Runtime:
     """Load a checkpoint.
@@ -38,12 +39,14 @@ def load(
         precision: Width of weights and stream: ``f32``, ``f16``, or off cpu ``bf16``.
         chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
         revision: Branch, tag or commit on the Hub.
-        memory: Bytes that the process may take; by default a share of what is free.
+        memory: Bytes that the process may take, or a size such as ``4G``; by default a
+            share of what is free.
         reporter: Hears of notes and progress; by default warnings become Python's.
 
     Raises:
         SterError: Whatever can be refused before the weights are mapped.
     """
+    limit = None if memory is None else parse_memory(memory)
     check_device(device, precision, known=(*DEVICES, MLX_CPU))
     return open_runtime(
         os.fspath(model),
@@ -51,7 +54,7 @@ def load(
         precision=precision,
         chat_template=chat_template,
         revision=revision,
-        memory=memory,
+        memory=limit,
         reporter=QuietReporter() if reporter is None else reporter,
     )
 

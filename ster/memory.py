@@ -17,19 +17,23 @@ CGROUP = Path("/sys/fs/cgroup")
 SHARE = 0.75
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SIZE = r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]i?|)b?"
+# ASCII, or the Kelvin sign would be a k.
+_SIZE = re.compile(
+    r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]i?|)b?", re.ASCII | re.IGNORECASE
+)
 
 
-def parse_memory(text: str) -> int:
+def parse_memory(memory: str | int) -> int:
     """Read a size such as ``800M``, ``4GB``, ``1.5 GiB`` or a number of bytes.
 
     Raises:
         UsageError: It is no size, or no more than zero.
     """
-    found = re.fullmatch(_SIZE, text.strip().lower(), re.ASCII)
+    text = str(memory)
+    found = _SIZE.fullmatch(text.strip())
     size = 0
     if found:
-        size = int(float(found[1]) * (_UNITS | _BINARY_UNITS)[found[2]])
+        size = int(float(found[1]) * (_UNITS | _BINARY_UNITS)[found[2].lower()])
     if size <= 0:
         raise UsageError(
             f"invalid memory size {quoted(text)}; expected one such as 800M or 4G"

@@ -134,10 +134,7 @@ def plan_extraction(
         num_prompt_tokens=sum(map(len, prompts)),
         num_blocks=num_blocks,
         resident=resident,
-        peak_bytes=max(
-            budget.peak(held_blocks, len(w), budget.load(t, _count(prompts, w)))
-            for w, t in waves
-        ),
+        peak_bytes=_largest(prompts, waves, budget, held_blocks),
         memory_bytes=budget.memory_bytes,
     )
 
@@ -173,8 +170,18 @@ def split_waves(
     return waves
 
 
-def _count(prompts: Sequence[Sequence[int]], wave: range) -> int:
-    return sum(len(prompts[index]) for index in wave)
+def _largest(
+    prompts: Sequence[Sequence[int]],
+    waves: Sequence[tuple[range, int]],
+    budget: Budget,
+    held_blocks: int,
+) -> int:
+    """Find what the largest wave takes."""
+    loads = [budget.load(t, sum(len(prompts[i]) for i in wave)) for wave, t in waves]
+    sizes = [len(wave) for wave, _ in waves]
+    return max(
+        budget.peak(held_blocks, n, t) for n, t in zip(sizes, loads, strict=True)
+    )
 
 
 def megabytes(count: int) -> str:

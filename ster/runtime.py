@@ -23,7 +23,7 @@ from ster.plan import ExtractionPlan
 from ster.reading import Reading, plan_reading
 from ster.reporting import Reporter
 from ster.sampling import Sampling
-from ster.vectors.compatibility import sum_deltas
+from ster.vectors.compatibility import Steer, sum_deltas
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strength_words import StrengthTrial
@@ -97,7 +97,7 @@ class Runtime:
         prompts: Iterable[str],
         layers: Layers = "all",
         *,
-        steer: Sequence[SteeringVector] = (),
+        steer: Steer = (),
     ) -> Activations:
         """Read the residual stream at the last token of every prompt.
 
@@ -188,7 +188,7 @@ class Runtime:
         self,
         prompt: str,
         *,
-        steer: Sequence[SteeringVector] = (),
+        steer: Steer = (),
         system: str | None = None,
         max_new_tokens: int = 128,
         sampling: Sampling | None = None,
@@ -197,7 +197,8 @@ class Runtime:
 
         Args:
             prompt: One user message under a chat template, else a text to continue.
-            steer: Added to every token's residual stream, in prompt and answer alike.
+            steer: One vector, or several whose sum is added to every token's residual
+                stream, in prompt and answer alike.
             system: The system's message before it; needs the model's chat template.
             max_new_tokens: At most this many.
             sampling: How tokens are chosen; the likeliest each time unless given.
@@ -222,7 +223,7 @@ class Runtime:
         self,
         prompt: str,
         *,
-        steer: Sequence[SteeringVector] = (),
+        steer: Steer = (),
         system: str | None = None,
         max_new_tokens: int = 128,
         sampling: Sampling | None = None,
@@ -245,7 +246,7 @@ class Runtime:
         self,
         prompts: Sequence[str],
         *,
-        steer: Sequence[SteeringVector] = (),
+        steer: Steer = (),
         system: str | None = None,
         max_new_tokens: int = 128,
         sampling: Sampling | None = None,
@@ -277,7 +278,7 @@ class Runtime:
         self,
         texts: Sequence[str],
         *,
-        steer: Sequence[SteeringVector] = (),
+        steer: Steer = (),
         batch_size: int = 8,
     ) -> list[float]:
         """Sum the log-probabilities of each response's tokens, the first left out.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ster.errors import UsageError
 
 F32 = NDArray[np.float32]
 
@@ -19,11 +22,25 @@ class Sampling:
         temperature: Divides the logits; 0 or less takes the likeliest token.
         top_p: Keep the fewest likeliest tokens whose mass reaches this; None keeps all.
         seed: Same seed, same device, same text.
+
+    Raises:
+        UsageError: A number is out of its range.
     """
 
     temperature: float = 0.0
     top_p: float | None = None
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Refuse what no token can be drawn with."""
+        if not math.isfinite(self.temperature):
+            raise UsageError(f"temperature must be finite, not {self.temperature}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(
+                f"top-p must be above zero and at most one, not {self.top_p}"
+            )
+        if self.seed < 0:
+            raise UsageError(f"seed must be at least zero, not {self.seed}")
 
 
 def make_sampler(sampling: Sampling) -> Callable[[F32], int]:
@@ -43,8 +60,10 @@ def make_sampler(sampling: Sampling) -> Callable[[F32], int]:
 
 def probabilities(logits: F32, temperature: float) -> NDArray[np.float64]:
     """Compute softmax(logits / temperature)."""
-    scaled = logits.astype(np.float64) / temperature
-    mass = np.exp(scaled - scaled.max())
+    below = logits.astype(np.float64) - float(logits.max())
+    # The largest stays 0 at any temperature; the others may reach -inf, of mass 0.
+    with np.errstate(over="ignore"):
+        mass = np.exp(below / temperature)
     normalised: NDArray[np.float64] = mass / mass.sum()
     return normalised
 

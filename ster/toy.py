@@ -26,6 +26,7 @@ from ster.documents.json import (
     remove_directories,
 )
 from ster.errors import OutputError
+from ster.stopping import raise_if_stopped
 
 TOY_PROMPTS = (
     "the sea is calm and quiet tonight .",
@@ -124,6 +125,7 @@ def _build_beside(place: str, files: Mapping[str, bytes]) -> None:
     try:
         os.mkdir(staging)
         _write_files(staging, files)
+        raise_if_stopped()
         os.rename(staging, place)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)

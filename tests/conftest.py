@@ -11,6 +11,9 @@ import pytest
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.errors import DeviceError
 
+# Before any test imports mlx, as ster itself would set it.
+os.environ["MLX_ENABLE_TF32"] = "0"
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import types
+import warnings
 
 import pytest
 
 from ster.decoder import devices
 from ster.decoder.devices import MLX_CPU, check_device, implementation
 from ster.errors import DeviceError, UsageError
+from ster.reporting import SterWarning
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16"])
@@ -103,3 +106,35 @@ def test_an_implementation_has_all_that_the_protocol_names(device):
     assert wanted
     assert [name for name in wanted if not callable(getattr(module, name, None))] == []
     assert module.device_memory() > 0
+
+
+@pytest.fixture
+def mlx_before_ster(monkeypatch) -> None:
+    """A process that uses MLX by itself, and ster only now."""
+    decoder = types.ModuleType("ster.decoder.mlx_decoder")
+    monkeypatch.delitem(sys.modules, decoder.__name__, raising=False)
+    monkeypatch.setitem(sys.modules, "mlx.core", types.ModuleType("mlx.core"))
+    monkeypatch.setattr("importlib.import_module", lambda name: decoder)
+    monkeypatch.delenv("MLX_ENABLE_TF32", raising=False)
+
+
+@pytest.mark.parametrize("name", ["metal", "cuda"])
+def test_mlx_that_was_there_before_is_warned_of(name, mlx_before_ster, monkeypatch):
+    monkeypatch.setenv("MLX_ENABLE_TF32", "1")
+    with pytest.warns(SterWarning, match="f32 may mean TF32 in this process"):
+        implementation(name)
+    assert os.environ["MLX_ENABLE_TF32"] == "0"
+
+
+@pytest.mark.parametrize("why", ["the cpu", "set", "mlx is not there", "ster was"])
+def test_mlx_whose_products_are_f32_is_not_warned_of(why, mlx_before_ster, monkeypatch):
+    if why == "set":
+        monkeypatch.setenv("MLX_ENABLE_TF32", "0")
+    elif why == "mlx is not there":
+        monkeypatch.delitem(sys.modules, "mlx.core")
+    elif why == "ster was":
+        name = "ster.decoder.mlx_decoder"
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        implementation(MLX_CPU if why == "the cpu" else "metal")

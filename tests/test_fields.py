@@ -29,7 +29,7 @@ def cause(read, *args, **kwargs) -> str:
         ("count", LARGEST_COUNT),
         ("number", 1),
         ("number", 0.5),
-        ("number", 1e-300),
+        ("number", 2.0**-149),
         ("number", LARGEST_NUMBER),
         ("flag", True),
         ("flag", False),
@@ -62,6 +62,12 @@ def test_a_whole_number_reads_as_a_float_where_one_is_wanted():
         ("number", 0, "`a` is 0, not a finite number above zero"),
         ("number", -0.5, "`a` is -0.5, not a finite number above zero"),
         ("number", 1e39, "`a` is 1e+39, not a finite number above zero"),
+        ("number", 1e-310, "`a` is 1e-310, not a finite number above zero"),
+        (
+            "number",
+            2.0**-150,
+            "`a` is 7.006492321624085e-46, not a finite number above zero",
+        ),
         ("number", math.inf, "`a` is Infinity, not a finite number above zero"),
         ("number", math.nan, "`a` is NaN, not a finite number above zero"),
         ("word", 3, "`a` is 3, not a string"),
@@ -125,3 +131,13 @@ def test_a_field_within_an_object_is_named_with_its_path():
 
 def test_text_is_shown_as_it_stands_in_the_file():
     assert cause(fields(a="größe").count, "a") == '`a` is "größe", not a whole number'
+
+
+@pytest.mark.parametrize("kind", ["deep", "long"])
+def test_what_cannot_be_shown_is_refused_too(kind):
+    value: object = 10**5000
+    if kind == "deep":
+        value = []
+        for _ in range(100_000):
+            value = [value]
+    assert cause(fields(a=value).word, "a") == "`a` is ..., not a string"

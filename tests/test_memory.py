@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ster import memory
-from ster.errors import UsageError
+from ster import load, memory, write_toy_checkpoint
+from ster.errors import CapacityError, UsageError
 from ster.memory import SHARE, free_memory, held_memory, parse_memory
 
 MEMINFO = (
@@ -104,6 +104,7 @@ def test_a_process_without_statm_counts_the_most_it_has_held(monkeypatch):
         ("0.5T", 5 * 10**11),
         ("1TiB", 2**40),
         ("7b", 7),
+        (4096, 4096),
     ],
 )
 def test_a_size_is_read(text, size):
@@ -130,6 +131,7 @@ def test_a_size_is_read(text, size):
         "nan",
         "1_0",
         "\u0664G",
+        "4\u212a",  # the Kelvin sign is no k
         "9" * 400,
         "1 2",
         "4 i",
@@ -141,3 +143,15 @@ def test_what_is_no_size_is_a_usage_error(text):
     assert str(caught.value) == (
         f'invalid memory size "{text}"; expected one such as 800M or 4G'
     )
+
+
+@pytest.mark.parametrize("size", [0, -1, True, float("nan"), 0.5, [4], 10**400])
+def test_what_is_no_size_in_a_notebook_is_refused_before_the_model(size):
+    with pytest.raises(UsageError, match="^invalid memory size "):
+        load("no such model", memory=size)
+
+
+def test_a_size_in_words_is_taken_in_a_notebook(tmp_path):
+    write_toy_checkpoint(tmp_path / "toy")
+    with pytest.raises(CapacityError):
+        load(tmp_path / "toy", memory="2k").activations(["the sea"])

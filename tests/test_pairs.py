@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,3 +119,26 @@ def test_the_example_pairs_are_balanced_and_without_repeats(name):
     pairs = PairSet.load(ASSETS / f"pairs_{name}.json")
     assert len(pairs) == 24
     assert len(set(pairs.prompts)) == 48
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [
+        ([("a", 1)], "pair set contains a side that is no string"),
+        ([(None, "b")], "pair set contains a side that is no string"),
+        ([1], "pair set contains what is no (positive, negative) pair"),
+        (["ab"], "pair set contains what is no (positive, negative) pair"),
+        ([("a",)], "pair set contains what is no (positive, negative) pair"),
+        ([("a", "b", "c")], "pair set contains what is no (positive, negative) pair"),
+    ],
+)
+def test_what_is_no_pair_of_strings_is_refused(pairs, sentence):
+    with pytest.raises(DocumentError) as caught:
+        PairSet.of(pairs)
+    assert caught.value.sentence == sentence
+
+
+def test_a_trait_is_named_by_a_string():
+    trait_name: Any = 3
+    with pytest.raises(DocumentError, match="^the name of a trait must be a string$"):
+        PairSet.of([("a", "b")], trait_name=trait_name)

@@ -412,17 +412,17 @@ def test_a_document_grows_wave_by_wave_beside_its_place(
     checkpoint, tmp_path, monkeypatch
 ):
     """What is held does not grow with the number of prompts."""
-    import ster.reading
+    import ster.extraction
 
     output, sizes = tmp_path / "out.json", []
-    extract_rows = ster.reading.extract_rows
+    extract_rows = ster.extraction.extract_rows
 
     def watched(*arguments: Any) -> Any:
         sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))
         assert not output.exists()
         return extract_rows(*arguments)
 
-    monkeypatch.setattr(ster.reading, "extract_rows", watched)
+    monkeypatch.setattr("ster.reading.extract_rows", watched)
     monkeypatch.setattr("ster.plan.WAVE_TOKENS", 10)
     prompts = [text(random_ids(10, seed=seed)) for seed in range(400)]
     plan = load(checkpoint).write_activations(prompts, output)
@@ -431,3 +431,10 @@ def test_a_document_grows_wave_by_wave_beside_its_place(
     # All but what a file buffers is on the disk before the last wave runs.
     assert output.stat().st_size - sizes[-1] < 2**18 < output.stat().st_size
     assert len(Activations.load(output)) == 400
+
+
+def test_a_model_so_narrow_that_all_rows_fit_one_product(tmp_path, device):
+    config = make_config(hidden_size=8, intermediate_size=4, head_dim=4)
+    folder = str(write_checkpoint(tmp_path / "model", config))
+    rows = load(folder, device=device).activations(PROMPTS).array
+    np.testing.assert_allclose(rows, load(folder).activations(PROMPTS).array, atol=1e-5)

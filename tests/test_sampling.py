@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ster.errors import UsageError
 from ster.sampling import Sampling, draw, keep_top, make_sampler, probabilities
 
 
@@ -78,3 +79,26 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
 
     assert draws(1) == draws(1)
     assert draws(1) != draws(2)
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-300])
+def test_the_smallest_temperatures_take_the_likeliest(temperature):
+    row = np.array([3e38, -3e38, 1.0, 3.1e38, 2.0], np.float32)
+    assert probabilities(row, temperature).tolist() == [0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"temperature": float("nan")}, "temperature must be finite, not nan"),
+        ({"temperature": float("inf")}, "temperature must be finite, not inf"),
+        ({"top_p": 0.0}, "top-p must be above zero and at most one, not 0.0"),
+        ({"top_p": 1.5}, "top-p must be above zero and at most one, not 1.5"),
+        ({"top_p": float("nan")}, "top-p must be above zero and at most one, not nan"),
+        ({"seed": -1}, "seed must be at least zero, not -1"),
+    ],
+)
+def test_what_no_token_can_be_drawn_with_is_refused(changes, sentence):
+    with pytest.raises(UsageError) as caught:
+        Sampling(**changes)
+    assert caught.value.sentence == sentence

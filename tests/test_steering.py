@@ -262,6 +262,14 @@ def test_scales_multiply_and_signs_flip():
     assert (-back).array.tobytes() == make().array.tobytes()
 
 
+@pytest.mark.parametrize("scale", ["abc", "", "nan", "inf", "1e999"])
+def test_a_scale_that_is_no_number_counts_as_absent(scale):
+    vector = make(metadata={"scale": scale})
+    assert (vector * 2).metadata["scale"] == "2"
+    assert (vector + make()).metadata["sum"] == "calm (caa) + calm (caa)"
+    assert "scale" not in repr(vector)
+
+
 def test_a_sum_is_taken_layer_by_layer():
     one, other = make(layers=(0, 2)), make(layers=(2, 5), seed=1, trait_name="kind")
     both = one + other * 2
@@ -312,7 +320,7 @@ def test_vectors_of_different_models_are_not_added(other, words):
         )
 
 
-@pytest.mark.parametrize("factor", [float("nan"), float("inf")])
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), 10**400, -(10**400)])
 def test_a_strength_must_be_finite(factor):
     with pytest.raises(DirectionError):
         _ = make() * factor
@@ -373,3 +381,32 @@ def test_parts_that_do_not_fit_are_refused(changes):
     array = fields.pop("array", np.ones((len(layers), 4), "f4"))
     with pytest.raises(DocumentError):
         make(layers=layers, array=array)
+
+
+ONE_EACH = "must be one number for each layer"
+NOT_FINITE = "holds a value that is not finite"
+
+
+@pytest.mark.parametrize("name", ["train_margin", "train_accuracy"])
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ((1.0,), ONE_EACH),
+        ((1.0, 1.0, 1.0), ONE_EACH),
+        ((1.0, "2"), ONE_EACH),
+        ((1.0, float("inf")), NOT_FINITE),
+        ((float("nan"), 1.0), NOT_FINITE),
+        ((1.0, 1e39), NOT_FINITE),
+        ((1.0, 10**400), NOT_FINITE),
+    ],
+)
+def test_training_numbers_that_no_artifact_holds_are_refused(name, numbers, sentence):
+    with pytest.raises(DocumentError) as caught:
+        make(**{name: numbers})
+    assert caught.value.sentence == f"{name} {sentence}"
+
+
+@pytest.mark.parametrize("metadata", [{"a": 1}, {1: "a"}, {"a": None}, ["a"], None])
+def test_metadata_that_are_no_strings_are_refused(metadata):
+    with pytest.raises(DocumentError, match="^metadata must be strings by strings$"):
+        make(metadata=metadata)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ster.decoder.threads import Threads, usable_cores
+from tests.checkpoints import write_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +76,28 @@ def test_few_rows_stay_together_and_many_are_cut(threads, rows, parts):
 def test_the_cores_of_this_process_are_counted():
     assert usable_cores() >= 1
     assert Threads().num_threads == usable_cores()
+
+
+FORKED = """
+import os, signal
+import numpy as np
+from ster import load
+from tests.checkpoints import random_ids, text
+
+runtime = load({model!r})
+prompts = [text(random_ids(200, seed=seed)) for seed in range(3)]
+before = runtime.activations(prompts).array
+if child := os.fork():
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(60)
+os._exit(0 if np.array_equal(runtime.activations(prompts).array, before) else 3)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_has_threads_of_its_own(tmp_path):
+    model = str(write_checkpoint(tmp_path / "model").directory)
+    code = FORKED.format(model=model)
+    root = Path(__file__).parents[1]
+    line = [sys.executable, "-W", "ignore", "-c", code]
+    assert subprocess.run(line, cwd=root, timeout=90, check=False).returncode == 0

@@ -8,12 +8,21 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ster.checkpoint import tokenizer as tokenizer_module
 from ster.checkpoint.chat import READS_CLOCK
-from ster.checkpoint.tokenizer import NOTES, Encoder, load_encoder, load_tokenizer
+from ster.checkpoint.tokenizer import (
+    NOTES,
+    Encoder,
+    GeneratedText,
+    load_encoder,
+    load_tokenizer,
+)
 from ster.errors import PromptError, TemplateError, TokenizerError, UsageError
+from tests.checkpoints import byte_tokenizer, word_tokenizer
 
 GOLDEN = (
     "llama-gqa",
@@ -281,3 +290,79 @@ def test_a_prompt_that_gives_no_tokens_is_refused(checkpoint):
     with pytest.raises(PromptError) as refused:
         load(checkpoint).encode(["sea"])
     assert refused.value.sentence == "tokenizer produced no tokens"
+
+
+def byte_fallback_tokenizer() -> Tokenizer:
+    """Make a tokenizer as Llama 2's: unknown characters become tokens of bytes."""
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    pieces += ["▁", "a", "b", "▁a", "▁the", "é"]
+    vocab = {piece: token for token, piece in enumerate(pieces)}
+    model = models.BPE(
+        vocab=vocab, merges=[("▁", "a")], unk_token="<unk>", byte_fallback=True
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    return tokenizer
+
+
+GENERATING = {
+    "byte fallback": byte_fallback_tokenizer(),
+    "byte level": byte_tokenizer(259),
+    "words": word_tokenizer(60),
+}
+# Bytes that make characters now and then, letters, a special token.
+NEAR_TEXT = {
+    "byte fallback": [2, *(3 + b for b in b"A\xc3\xa9\xe2\x82\xac\xf0\xff"), 259, 260],
+    "byte level": byte_tokenizer(259).encode("Aé€🌊", add_special_tokens=False).ids,
+    "words": [1, 3, 4],
+}
+
+
+def grown(tokenizer: Tokenizer, token_ids: list[int]) -> list[str]:
+    text = GeneratedText(tokenizer)
+    return [*map(text.add, token_ids), text.rest()]
+
+
+@pytest.mark.parametrize("kind", GENERATING)
+@given(data=st.data())
+@settings(max_examples=200)
+def test_pieces_of_generated_text_are_the_whole_text(kind, data):
+    tokenizer = GENERATING[kind]
+    any_token = st.integers(0, tokenizer.get_vocab_size() - 1)
+    near_text = st.sampled_from(NEAR_TEXT[kind])
+    token_ids = data.draw(st.lists(any_token) | st.lists(near_text))
+    whole = tokenizer.decode(token_ids, skip_special_tokens=True)
+    assert "".join(grown(tokenizer, token_ids)) == whole
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [(b"\xc3\xa9\x80", "���"), (b"\xc3\xa9\xe2", "���"), (b"\xe2\x82\xac", "€")],
+)
+def test_a_run_of_byte_tokens_waits_for_its_end(data, text):
+    token_ids = [260, *(3 + byte for byte in data), 260, 260]
+    assert grown(byte_fallback_tokenizer(), token_ids) == [
+        *[""] * (len(data) + 1),
+        "a",
+        text + "a",
+        "a",
+    ]
+
+
+def test_a_character_of_several_tokens_comes_whole():
+    tokenizer = byte_tokenizer(259)
+    token_ids = tokenizer.encode("a€b", add_special_tokens=False).ids
+    assert len(token_ids) == 5
+    assert grown(tokenizer, token_ids) == ["", "a", "", "", "€", "b"]
+
+
+def test_a_token_that_the_vocabulary_lacks_adds_nothing():
+    assert grown(word_tokenizer(60), [3, 999, 4]) == ["", "", "w3", " w4"]

@@ -18,6 +18,7 @@ from ster.vectors.methods import METHODS
 from ster.vectors.selection import PairRows
 from ster.vectors.strength_words import Strength, parse_strengths
 from ster.vectors.workflow import rank_candidates, split_pairs
+from tests.checkpoints import make_config, make_tensors, text, write_checkpoint
 
 
 class Listener:
@@ -336,6 +337,87 @@ def test_a_trial_that_measures_nothing_is_refused(text, batch_size, sentence):
     with pytest.raises(DirectionError) as caught:
         trial(text, batch_size=batch_size)
     assert caught.value.sentence == sentence
+
+
+@pytest.mark.parametrize("max_sequence", [0, -1])
+def test_a_trial_of_no_tokens_is_refused(max_sequence):
+    with pytest.raises(DirectionError) as caught:
+        trial("1", max_sequence=max_sequence)
+    assert caught.value.sentence == (
+        "strength selection requires maximum sequence of at least one"
+    )
+
+
+@pytest.fixture
+def huge(tmp_path: Path) -> Runtime:
+    """Return a model of finite rows whose differences leave float32."""
+    config = make_config(num_hidden_layers=1)
+    tensors = make_tensors(config)
+    embedding = np.zeros((60, 32), np.float32)
+    embedding[3, 0], embedding[4, 0] = 3e38, -3e38
+    tensors["model.embed_tokens.weight"] = embedding
+    return load(write_checkpoint(tmp_path / "huge", config, tensors=tensors).directory)
+
+
+EXTREMES = PairSet.of([(text([3]), text([4]))] * 2)
+
+
+def test_a_margin_that_is_not_finite_is_refused_before_anything_is_written(
+    huge, tmp_path
+):
+    with pytest.raises(DirectionError) as caught:
+        huge.train(EXTREMES, output=tmp_path / "new" / "v.json")
+    assert caught.value.sentence == "training produced a zero or non-finite direction"
+    assert caught.value.causes == ("the margin at layer 0 is not finite",)
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_report_holds_a_margin_that_is_not_finite(huge):
+    axis = other(huge, array=np.eye(1, 32, dtype="f4"), layers=(0,))
+    with pytest.raises(DirectionError, match="^the margin at layer 0 is not finite$"):
+        huge.evaluate(EXTREMES, axis)
+
+
+TOO_LONG = "the vector added after layer 1 is too long"
+
+
+def test_a_sum_whose_length_leaves_float32_is_refused(cpu):
+    long = other(cpu, array=np.full((1, 64), 3e18, np.float32))
+    with pytest.raises(DirectionError) as caught:
+        cpu.generate("the sea", steer=[long])
+    assert caught.value.sentence == TOO_LONG
+    assert caught.value.causes == ("its squared length leaves float32",)
+    largest = other(cpu, array=np.full((1, 64), 3e38, np.float32))
+    with pytest.raises(DirectionError, match=TOO_LONG):
+        cpu.score_responses(["the sea"], steer=[largest, largest, -largest])
+
+
+@pytest.mark.parametrize("strength", ["3e18", "-3e18", "3e38", "1e38n"])
+def test_a_strength_whose_length_leaves_float32_is_refused(cpu, strength):
+    array = np.full((1, 64), 2, np.float32)
+    array[0, 0] = 0
+    with pytest.raises(DirectionError, match=TOO_LONG):
+        cpu.evaluate(PAIRS, other(cpu, array=array), trial(strength))
+
+
+def test_one_vector_steers_as_a_list_of_it_does(cpu):
+    vector, prompt = cpu.train(PAIRS, layers=1) * 4, "the sea is"
+    listed = cpu.activations([prompt], steer=[vector]).array
+    assert (cpu.activations([prompt], steer=vector).array == listed).all()
+    answer = cpu.generate(prompt, steer=[vector], max_new_tokens=4)
+    assert cpu.generate(prompt, steer=vector, max_new_tokens=4) == answer
+    assert list(cpu.generate_all([prompt], steer=vector, max_new_tokens=4)) == [answer]
+    scores = cpu.score_responses([prompt], steer=[vector])
+    assert cpu.score_responses([prompt], steer=vector) == scores
+
+
+def test_no_response_has_no_score_and_an_empty_batch_is_refused(cpu):
+    assert cpu.score_responses([]) == []
+    with pytest.raises(DirectionError) as caught:
+        cpu.score_responses(["the sea"], batch_size=0)
+    assert caught.value.sentence == (
+        "strength selection requires batch size of at least one"
+    )
 
 
 def test_strengths_are_read_in_order():

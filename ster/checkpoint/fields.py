@@ -17,6 +17,8 @@ from ster.errors import ConfigError
 LARGEST_COUNT = 2**31 - 1
 # Past float32's range a number is infinite where it is used.
 LARGEST_NUMBER = float.fromhex("0x1.fffffep+127")
+# And this one, and all below it, is zero.
+SMALLEST_NUMBER = 2.0**-150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class Fields:
             number = float(value)
         except OverflowError:
             number = math.inf
-        if not 0 < number <= LARGEST_NUMBER:
+        if not SMALLEST_NUMBER < number <= LARGEST_NUMBER:
             self.refuse(name, value, "a finite number above zero")
         return number
 
@@ -102,7 +104,10 @@ class Fields:
         Raises:
             ConfigError: Always; the cause names field, value and what was expected.
         """
-        shown = json.dumps(value, ensure_ascii=False)
+        try:
+            shown = json.dumps(value, ensure_ascii=False)
+        except (RecursionError, ValueError):  # too deep, or of too many digits
+            shown = "..."
         if len(shown) > 60:
             shown = shown[:57] + "..."
         raise self.error(f"`{self.within}{name}` is {shown}, not {expected}")

@@ -115,6 +115,12 @@ class CheckpointFiles:
             shards = sorted({shard_of[name] for name in tensors if name in shard_of})
         return [self.source.fetch(shard) for shard in shards]
 
+    def local_names(self) -> set[str]:
+        """Name every file that a run may read, shards in folders too."""
+        light = {CONFIG, GENERATION_CONFIG, TOKENIZER, *TOKENIZER_COMPANIONS, INDEX}
+        shards = (self._read_index() or {}).values()
+        return (light & self.source.names) | {*self.source.weights, *shards}
+
     def _require(self, name: str, *companions: str) -> Path:
         """Fetch a file that must be there, and those that are read along with it."""
         if name not in self.source.names:
@@ -227,9 +233,7 @@ def local_files(model: str) -> list[str]:
     """List what a run may read of a checkpoint directory; nothing of a Hub model."""
     if not os.path.isdir(model):
         return []
-    directory = open_directory(model)
-    light = {CONFIG, GENERATION_CONFIG, TOKENIZER, *TOKENIZER_COMPANIONS, INDEX}
-    names = (light & directory.names) | set(directory.weights)
+    names = open_files(model, None).local_names()
     return [os.path.join(model, name) for name in sorted(names)]
 
 

@@ -6,6 +6,7 @@ The only module that imports tokenizers, whose panics and warnings end here.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream
 
 from ster.checkpoint.chat import ChatTemplate, Conversation, LightFiles
 from ster.errors import PromptError, SterError, TokenizerError, UsageError
@@ -34,6 +34,11 @@ NOTES = {
 }
 # Enough to keep all cores busy; more would only hold memory and keep Ctrl-C waiting.
 _BATCH_SIZE = 1024
+
+# How vocabularies with a byte fallback spell a byte that is no part of a known word.
+_BYTE = re.compile(r"<0x..>")
+# What decoders write for bytes that are no character, or not yet.
+_REPLACEMENT = "\ufffd"
 
 _stderr_lock = threading.Lock()
 
@@ -122,14 +127,17 @@ class Encoder:
 class GeneratedText:
     """Text that grows by tokens; what may still change is held back.
 
-    A character may take several tokens, and the last word's spaces may depend on the
-    next.
+    A character may take several tokens, a run of byte tokens is read as a whole, and
+    the last word's spaces may depend on the next. So what two tokens in a row leave as
+    it is counts as certain.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=True)
+        added = tokenizer.get_added_tokens_decoder().values()
+        self._special = {token.content for token in added if token.special}
         self._token_ids: list[int] = []
+        self._before = ""
         self._given = ""
 
     def add(self, token: int) -> str:
@@ -138,17 +146,36 @@ class GeneratedText:
         Raises:
             PromptError: The token cannot be decoded.
         """
+        word = self._tokenizer.id_to_token(token)
+        if word is None or word in self._special:
+            return ""  # decoding passes over it, as if it had never been there
         self._token_ids.append(token)
-        with _failures(_undecodable):
-            piece = self._stream.step(self._tokenizer, token) or ""
+        if _BYTE.fullmatch(word):
+            return ""
+        whole, before = self._decode(), self._before
+        self._before = whole
+        end = min(_common_length(before, whole), len(whole.rstrip(_REPLACEMENT)))
+        if not whole[:end].startswith(self._given):
+            return ""
+        piece = whole[len(self._given) : end]
         self._given += piece
         return piece
 
     def rest(self) -> str:
         """Return what was held back until the end."""
+        whole = self._decode()
+        return whole[_common_length(self._given, whole) :]
+
+    def _decode(self) -> str:
         with _failures(_undecodable):
-            whole = self._tokenizer.decode(self._token_ids, skip_special_tokens=True)
-        return whole.removeprefix(self._given) if whole != self._given else ""
+            return self._tokenizer.decode(self._token_ids, skip_special_tokens=True)
+
+
+def _common_length(text: str, longer: str) -> int:
+    """Count the characters that two texts begin with alike."""
+    if longer.startswith(text):
+        return len(text)  # nearly always, and fast
+    return next(n for n, letter in enumerate(text) if longer[n : n + 1] != letter)
 
 
 def load_encoder(

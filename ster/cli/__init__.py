@@ -15,9 +15,10 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ster.cli.signals import Stopped, ignore_signals, stop_on_signals
+from ster.cli.signals import ignore_signals, stop_on_signals
 from ster.cli.streams import open_missing_streams, write_stderr, write_stdout
 from ster.errors import SterError
+from ster.stopping import Stopped, raise_if_stopped
 
 # Names in a checkpoint are a stranger's words, and could steer the terminal.
 _CONTROLS = {
@@ -52,12 +53,14 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except SterError as error:
+        raise_if_stopped()  # rather than say what came of it
         write_stderr(error_text(error))
         return error.exit_code
     except KeyboardInterrupt:
         write_stderr("Interrupted\n")
         return 130
     except Exception as error:  # noqa: BLE001 - a person never sees a traceback
+        raise_if_stopped()
         if os.environ.get("STER_TRACEBACK"):
             write_stderr(traceback.format_exc())
         write_stderr(f"Error: {unexpected(error)}\n")
@@ -104,6 +107,7 @@ def _run(arguments: Sequence[str]) -> int:
         write_stderr(_usage_text(error))
         return error.exit_code
     for piece in [answer] if isinstance(answer, str) else answer:
+        raise_if_stopped()
         if not write_stdout(piece):
             break  # nobody reads on
     return 0

@@ -38,20 +38,6 @@ class Answering(TypedDict):
     sampling: Sampling
 
 
-def _check_temperature(value: float) -> float:
-    """Refuse a temperature that is no number."""
-    if not math.isfinite(value):
-        raise UsageError(f"temperature must be finite, not {value}")
-    return value
-
-
-def _check_top_p(value: float | None) -> float | None:
-    """Refuse a mass that no set of tokens has."""
-    if value is not None and not 0 < value <= 1:
-        raise UsageError(f"top-p must be above zero and at most one, not {value}")
-    return value
-
-
 def _check_strength(value: float) -> float:
     """Refuse a strength that is no number."""
     if not math.isfinite(value):
@@ -109,7 +95,6 @@ Temperature = Annotated[
     typer.Option(
         "--temperature",
         metavar="<T>",
-        callback=_check_temperature,
         help="0 takes the likeliest token each time; more draws at random.",
     ),
 ]
@@ -118,7 +103,6 @@ TopP = Annotated[
     typer.Option(
         "--top-p",
         metavar="<P>",
-        callback=_check_top_p,
         help="Draw only from the fewest likeliest tokens that have this mass.",
     ),
 ]
@@ -157,18 +141,16 @@ def generate(
     """
     from ster.sampling import Sampling  # late, as all below: --help needs no arrays
 
+    sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
     check_question(prompt, prompts_path, output_path)
     flags = ModelFlags(
         model, revision, device, precision, chat_template, memory, verbose
     )
     flags.check_device()
-    prompts = read_prompts(prompt, prompts_path, output_path)
-    how: Answering = {
-        "system": read_system(system_path),
-        "steer": load_vectors(vector_path, strength),
-        "max_new_tokens": max_new_tokens,
-        "sampling": Sampling(temperature=temperature, top_p=top_p, seed=seed),
-    }
+    inputs = [path for path in (prompts_path, vector_path, system_path) if path]
+    refuse_same_file(inputs, output_path or "")
+    prompts = read_prompts(prompt, prompts_path)
+    how = read_manner(system_path, vector_path, strength, max_new_tokens, sampling)
     return answer(flags, prompts, output_path, how, text=text)
 
 
@@ -191,16 +173,29 @@ def answer(
             yield render(output_path, text=text)
 
 
-def read_prompts(
-    prompt: str | None, prompts_path: str | None, output_path: str | None
-) -> list[str]:
+def read_prompts(prompt: str | None, prompts_path: str | None) -> list[str]:
     """Read what is to be answered."""
     from ster.documents.prompts import check_prompts, read_prompt_set
 
     if prompts_path is None:
         return check_prompts([prompt or ""])
-    refuse_same_file([prompts_path], output_path or "")
     return read_prompt_set(prompts_path)
+
+
+def read_manner(
+    system_path: str | None,
+    vector_path: str | None,
+    strength: float,
+    max_new_tokens: int,
+    sampling: Sampling,
+) -> Answering:
+    """Read the files that say how prompts are answered."""
+    return {
+        "system": read_system(system_path),
+        "steer": load_vectors(vector_path, strength),
+        "max_new_tokens": max_new_tokens,
+        "sampling": sampling,
+    }
 
 
 def read_system(path: str | None) -> str | None:

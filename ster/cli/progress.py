@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ster.cli.streams import Messages, write_stderr
 from ster.reporting import Progress, Reporter
+from ster.stopping import raise_if_stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,6 +52,7 @@ class PlainReporter:
 
     def note(self, sentence: str) -> None:
         """Write the note."""
+        raise_if_stopped()
         write_stderr(f"{sentence}\n")
 
     def warn(self, sentence: str) -> None:
@@ -59,6 +61,7 @@ class PlainReporter:
 
     def progress(self, progress: Progress) -> None:
         """Write a line for every prompt that was finished since the last time."""
+        raise_if_stopped()
         last = min(progress.prompts_done, progress.num_prompts)
         numbers = range(self._lines + 1, last + 1)
         total = progress.num_prompts
@@ -101,6 +104,7 @@ class LiveReporter:
 
     def note(self, sentence: str) -> None:
         """Print the note above the bar."""
+        raise_if_stopped()
         self._console.print(sentence, soft_wrap=True)
 
     def warn(self, sentence: str) -> None:
@@ -109,6 +113,7 @@ class LiveReporter:
 
     def progress(self, progress: Progress) -> None:
         """Redraw the bar, ten times a second at most and always at the end."""
+        raise_if_stopped()
         now = self._clock()
         if self._first is None:
             self._first = (now, progress.tokens_done)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from types import FrameType
+from typing import TYPE_CHECKING
+
+from ster.stopping import Stopped, order_stop
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 # One Ctrl-C often arrives twice, from the terminal and from a wrapper such as make. The
 # second must not cut short what the first one has begun to tidy.
 REPEAT_SECONDS = 1.0
-
-
-class Stopped(BaseException):
-    """The run was told to end.
-
-    Args:
-        number: The signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.exit_code = 128 + number
-        self.word = "Interrupted" if number == signal.SIGINT else "Terminated"
 
 
 def stop_on_signals() -> None:
@@ -33,11 +27,19 @@ def stop_on_signals() -> None:
         now = time.monotonic()
         if now - last >= REPEAT_SECONDS:
             last = now
+            order_stop(number)
             raise Stopped(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, stop)
+    sys.unraisablehook = _report_unraisable
+
+
+def _report_unraisable(lost: UnraisableHookArgs) -> None:
+    """Pass over a stop that fell where nothing can be raised: it is still in force."""
+    if not issubclass(lost.exc_type, (Stopped, KeyboardInterrupt)):
+        sys.__unraisablehook__(lost)
 
 
 def ignore_signals() -> None:

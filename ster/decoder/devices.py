@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -11,12 +12,14 @@ from ster.checkpoint.config import DecoderConfig
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.contract import Decoder, Footprint
 from ster.errors import DeviceError, UsageError
+from ster.reporting import QuietReporter
 from ster.text import quoted
 
 DEVICES = ("cpu", "metal", "cuda")
 PRECISIONS = ("f32", "f16", "bf16")
 # MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
+_MLX_DECODER = "ster.decoder.mlx_decoder"
 
 
 class Implementation(Protocol):
@@ -81,10 +84,23 @@ def implementation(device: str) -> Implementation:
         return cast("Implementation", module)
     # f32 means f32: on CUDA and on M5-class chips MLX would otherwise multiply in TF32.
     # It reads this at its first product.
+    _warn_of_tf32(device)
     os.environ["MLX_ENABLE_TF32"] = "0"
     try:
-        module = importlib.import_module("ster.decoder.mlx_decoder")
+        module = importlib.import_module(_MLX_DECODER)
     except ImportError as error:
         sentence = f"this Ster binary was built without the {device} feature"
         raise DeviceError(sentence, error) from error
     return cast("Implementation", module)
+
+
+def _warn_of_tf32(device: str) -> None:
+    """Warn where MLX may have multiplied already, and so read its settings."""
+    if device == MLX_CPU or _MLX_DECODER in sys.modules:
+        return
+    unset = os.environ.get("MLX_ENABLE_TF32") != "0"
+    if unset and sys.modules.get("mlx.core") is not None:
+        QuietReporter().warn(
+            "mlx was imported before ster could set MLX_ENABLE_TF32=0, so f32 may mean "
+            "TF32 in this process: use ster first, or set it before mlx is imported"
+        )

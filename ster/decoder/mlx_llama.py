@@ -26,6 +26,8 @@ MAX_SCORES = 1 << 25
 # Multiplications of one product of the feed-forward part: a fraction of a second on the
 # slowest of these GPUs, so that no command keeps the screen waiting.
 MAX_PRODUCT = 1 << 38
+# MLX counts rows with 32 bits, and narrow models would get more at once.
+MAX_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +263,7 @@ class MLXBlock:
         resid = hidden.astype(mx.float32) + self.self_attn.o_proj(context)
         resid = resid.astype(hidden.dtype).astype(mx.float32)
         values = self.config.hidden_size * 2 * self.config.intermediate_size
-        step = max(1, MAX_PRODUCT // values)
+        step = min(max(1, MAX_PRODUCT // values), MAX_ROWS)
         pieces = [resid[at : at + step] for at in range(0, len(resid), step)]
         pieces = [p + self.mlp(self.post_attention_layernorm(p)) for p in pieces]
         return mx.concatenate(pieces).astype(hidden.dtype)

@@ -27,7 +27,7 @@ class Threads:
 
     def __init__(self, num_threads: int | None = None) -> None:
         self.num_threads = num_threads or usable_cores()
-        self._pool = ThreadPoolExecutor(self.num_threads, "ster")
+        self._pool, self._process = self._start(), os.getpid()
         self._blas = ThreadpoolController().select(user_api="blas")
 
     def map(
@@ -42,7 +42,16 @@ class Threads:
         if len(items) == 1:
             return [quietly(items[0])]
         with self._blas.limit(limits=1):
-            return list(self._pool.map(quietly, items))
+            return list(self._own_pool().map(quietly, items))
+
+    def _start(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.num_threads, "ster")
+
+    def _own_pool(self) -> ThreadPoolExecutor:
+        """Return this process's pool: a fork has none of its parent's threads."""
+        if self._process != os.getpid():
+            self._pool, self._process = self._start(), os.getpid()
+        return self._pool
 
     def slices(self, num_rows: int, most: int) -> list[slice]:
         """Cut rows into slices of nearly equal size, at most ``most`` rows each.

@@ -19,6 +19,7 @@ from typing import BinaryIO, Self, TypeVar
 import orjson
 
 from ster.errors import DocumentError, OutputError
+from ster.stopping import raise_if_stopped
 from ster.text import quoted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -237,6 +238,7 @@ class AtomicFile:
         if self._temporary:
             _sync(self._file)
         self._file.close()
+        raise_if_stopped()
         if self._temporary:
             os.replace(self._temporary, self._target)
             self._temporary = ""

@@ -42,6 +42,8 @@ class PairSet:
 
     def __post_init__(self) -> None:
         """Check once that there is something to compare."""
+        if not isinstance(self.trait_name, str):
+            raise DocumentError("the name of a trait must be a string")
         _check(self.pairs, "pair set")
 
     def __len__(self) -> int:
@@ -65,12 +67,15 @@ class PairSet:
     def of(cls, pairs: Iterable[tuple[str, str]], *, trait_name: str = "") -> PairSet:
         """Make a pair set of (positive, negative) texts.
 
+        Raises:
+            DocumentError: As for the class, or something is no pair of strings.
+
         Example:
             >>> PairSet.of([("What a joy!", "What a pity!")], trait_name="happy")
             PairSet('happy', 1 pairs)
         """
-        made = (ContrastPair(positive=yes, negative=no) for yes, no in pairs)
-        return cls(trait_name=trait_name, pairs=tuple(made))
+        made = tuple(_make_pair(pair) for pair in pairs)
+        return cls(trait_name=trait_name, pairs=made)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PairSet:
@@ -94,10 +99,19 @@ class PairSet:
         )
 
 
+def _make_pair(sides: object) -> ContrastPair:
+    # A string of two letters would come apart as a pair too.
+    if not isinstance(sides, tuple | list) or len(sides) != 2:
+        raise DocumentError("pair set contains what is no (positive, negative) pair")
+    return ContrastPair(positive=sides[0], negative=sides[1])
+
+
 def _check(pairs: tuple[ContrastPair, ...], label: str) -> None:
     if not pairs:
         raise DocumentError(f"{label} contains no pairs")
     for pair in pairs:
+        if not (isinstance(pair.positive, str) and isinstance(pair.negative, str)):
+            raise DocumentError(f"{label} contains a side that is no string")
         if not (trim(pair.positive) and trim(pair.negative)):
             raise DocumentError(
                 f"{label} contains an empty positive or negative prompt"

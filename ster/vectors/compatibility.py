@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.errors import DocumentError
+from ster.errors import DirectionError, DocumentError
 from ster.layers import check_layers
 from ster.loaded import LoadedModel
 from ster.text import quoted
 from ster.vectors.steering import SteeringVector
 
 F32 = NDArray[np.float32]
+Steer = SteeringVector | Sequence[SteeringVector]
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 # Two labels for one encoding.
 _RAW_TEXT = ("absent", "off")
@@ -78,20 +80,37 @@ def _warn(vector: SteeringVector, model: LoadedModel) -> None:
         )
 
 
-def sum_deltas(
-    steer: Sequence[SteeringVector], model: LoadedModel
-) -> Mapping[int, F32]:
+def sum_deltas(steer: Steer, model: LoadedModel) -> Mapping[int, F32]:
     """Add up what is to be added after each layer; a layer of zeros is left out.
 
     Raises:
         DocumentError: A vector is of another model or width.
         LayerError: The model lacks one of its layers.
+        DirectionError: What is to be added is too long.
     """
     deltas: dict[int, F32] = {}
-    for vector in steer:
+    for vector in [steer] if isinstance(steer, SteeringVector) else steer:
         check_steering(vector, model)
         for layer in vector.layers:
             direction = vector.direction(layer)
-            deltas[layer] = deltas[layer] + direction if layer in deltas else direction
+            with np.errstate(all="ignore"):  # what overflows is refused below
+                deltas[layer] = (
+                    deltas[layer] + direction if layer in deltas else direction
+                )
+    check_lengths(deltas)
     # Adding zero would still turn -0.0 into 0.0.
     return {layer: delta for layer, delta in deltas.items() if delta.any()}
+
+
+def check_lengths(deltas: Mapping[int, F32]) -> None:
+    """Refuse to add what drowns the stream: norms of its rows would be infinite.
+
+    Raises:
+        DirectionError: A squared length is not finite in float32.
+    """
+    for layer, delta in deltas.items():
+        if not np.square(delta, dtype=np.float64).sum() <= LARGEST_NUMBER:
+            raise DirectionError(
+                f"the vector added after layer {layer} is too long",
+                "its squared length leaves float32",
+            )

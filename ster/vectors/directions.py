@@ -18,6 +18,7 @@ from ster.vectors.methods import METHODS, parse_method
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
+NO_DIRECTION = "training produced a zero or non-finite direction"
 _POWER_ITERATIONS = 64
 _DESCENT_STEPS = 300
 _RATE = 0.1
@@ -77,7 +78,7 @@ def check_rows(positive: F32, negative: F32) -> None:
 def _unit(direction: NDArray[np.floating]) -> NDArray[np.floating]:
     length = np.linalg.norm(direction.astype(np.float64))
     if not (length > 0 and np.isfinite(length)):
-        raise DirectionError("training produced a zero or non-finite direction")
+        raise DirectionError(NO_DIRECTION)
     return direction / length
 
 

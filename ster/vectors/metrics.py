@@ -7,6 +7,7 @@ large values, and a margin is the small difference of two scores.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,24 @@ def accuracy(margins: F64) -> F64:
     """
     share: F64 = np.mean(margins > 0, axis=0)
     return share
+
+
+def mean_margins(margins: F64, layers: Sequence[int]) -> tuple[float, ...]:
+    """Return the mean margin of each layer, as it is printed.
+
+    Args:
+        margins: Positive less negative score, (num_pairs, num_layers).
+        layers: The layer of each column, for sentences.
+
+    Raises:
+        DirectionError: One leaves float32.
+    """
+    with np.errstate(over="ignore"):
+        means = tuple(map(shortest, margins.mean(axis=0)))
+    for layer, mean in zip(layers, means, strict=True):
+        if not math.isfinite(mean):
+            raise DirectionError(f"the margin at layer {layer} is not finite")
+    return means
 
 
 def effect_size(positive: F64, negative: F64) -> float | None:

@@ -238,16 +238,20 @@ def score_candidates(
         layers: The layer of each direction.
         directions: (num_layers, hidden_size).
         held: The held-out pairs.
+
+    Raises:
+        DirectionError: A margin is not finite.
     """
     upper = metrics.score_rows(held.positive, directions)
     lower = metrics.score_rows(held.negative, directions)
-    shares, margins = metrics.accuracy(upper - lower), (upper - lower).mean(axis=0)
+    shares = metrics.accuracy(upper - lower)
+    margins = metrics.mean_margins(upper - lower, layers)
     return [
         Candidate(
             layer=layer,
             method=method,
             accuracy=shortest(shares[index]),
-            margin=shortest(margins[index]),
+            margin=margins[index],
             effect_size=metrics.effect_size(upper[:, index], lower[:, index]),
             interval=accuracy_interval(shares[index], len(upper)),
             random=summarize_baseline(held.random[:, index]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import ClassVar
@@ -90,9 +90,11 @@ class SteeringVector:
             raise DocumentError("layers of a steering vector must ascend")
         if not np.isfinite(self.array).all():
             raise DocumentError("a steering vector holds a value that is not finite")
+        _check_metadata(self.metadata)
         for name in ("train_margin", "train_accuracy"):
             numbers = getattr(self, name) or (0.0,) * len(self.layers)
-            object.__setattr__(self, name, tuple(map(shortest, numbers)))
+            checked = _check_numbers(name, numbers, len(self.layers))
+            object.__setattr__(self, name, checked)
 
     @property
     def hidden_size(self) -> int:
@@ -122,19 +124,21 @@ class SteeringVector:
         ]
         if "pair_count" in self.metadata:
             parts.append(f"{self.metadata['pair_count']} pairs")
-        if "scale" in self.metadata:
-            parts.append(f"scale={self.metadata['scale']}")
+        scale = _read_scale(self.metadata)
+        if scale is not None:
+            parts.append(f"scale={scale:g}")
         return f"SteeringVector({', '.join(parts)})"
 
     def __mul__(self, strength: float) -> SteeringVector:
         """Scale the directions; where they come from stays, the scale beside it."""
         if not _is_number(strength):
             return NotImplemented
-        factor = float(strength)
+        factor = _to_float(strength)
         if not math.isfinite(factor):
             raise DirectionError(f"a strength must be finite, not {factor}")
-        scale = factor * float(self.metadata.get("scale", 1.0))
-        with np.errstate(over="ignore"):
+        before = _read_scale(self.metadata)
+        scale = factor if before is None else factor * before
+        with np.errstate(all="ignore"):  # what overflows is refused
             array = (self.array * factor).astype(np.float32)
         metadata = {**self.metadata, "scale": f"{scale:g}"}
         return replace(self, array=array, metadata=metadata)
@@ -252,6 +256,33 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def _to_float(number: float) -> float:
+    """Convert any real number; an integer may be past every float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _check_metadata(metadata: object) -> None:
+    parts = metadata.items() if isinstance(metadata, Mapping) else [(None, None)]
+    if not all(isinstance(part, str) for item in parts for part in item):
+        raise DocumentError("metadata must be strings by strings")
+
+
+def _check_numbers(
+    name: str, numbers: Sequence[float], num_layers: int
+) -> tuple[float, ...]:
+    """Take one number for each layer, as f32 prints it."""
+    if len(numbers) != num_layers or not all(map(_is_number, numbers)):
+        raise DocumentError(f"{name} must be one number for each layer")
+    with np.errstate(over="ignore"):
+        narrowed = tuple(map(shortest, map(_to_float, numbers)))
+    if not all(map(math.isfinite, narrowed)):
+        raise DocumentError(f"{name} holds a value that is not finite")
+    return narrowed
+
+
 def _check_same_space(one: SteeringVector, other: SteeringVector) -> None:
     for name in ("model", "hidden_size"):
         read = operator.attrgetter(name)
@@ -274,5 +305,14 @@ def _term(vector: SteeringVector) -> str:
     """Describe one side of a sum, a sum itself in parentheses."""
     made = vector.metadata.get("sum")
     label = f"({made})" if made else f"{vector.trait_name} ({vector.method})"
-    scale = vector.metadata.get("scale")
-    return f"{scale} × {label}" if scale else label
+    scale = _read_scale(vector.metadata)
+    return label if scale is None else f"{scale:g} × {label}"
+
+
+def _read_scale(metadata: Mapping[str, str]) -> float | None:
+    """Read the scale, which anyone may have written: what is no number is none."""
+    try:
+        scale = float(metadata["scale"])
+    except (KeyError, ValueError):
+        return None
+    return scale if math.isfinite(scale) else None

@@ -54,7 +54,8 @@ class StrengthTrial:
         max_sequence: Pairs with a side of more tokens are left out.
 
     Raises:
-        DirectionError: There is no strength, one is not finite, or a batch is empty.
+        DirectionError: There is no strength, one is not finite, or a batch or sequence
+            is empty.
 
     Example:
         >>> trial = StrengthTrial.of("-2,2,0.5n", batch_size=8, max_sequence=512)
@@ -81,6 +82,10 @@ class StrengthTrial:
         if self.batch_size < 1:
             raise DirectionError(
                 "strength selection requires batch size of at least one"
+            )
+        if self.max_sequence < 1:
+            raise DirectionError(
+                "strength selection requires maximum sequence of at least one"
             )
 
     @classmethod

@@ -16,6 +16,7 @@ from ster.documents.pairs import ContrastPair, PairSet
 from ster.errors import DirectionError
 from ster.loaded import LoadedModel
 from ster.text import decimal
+from ster.vectors.compatibility import check_lengths
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strength_words import StrengthTrial
 
@@ -130,13 +131,16 @@ def select_strength(
         pairs: The pairs to score.
         trial: The strengths.
         residual_norm: What a strength in ``n`` is multiplied by.
+
+    Raises:
+        DirectionError: A strength makes the vector too long, or logits not finite.
     """
     texts = [side for pair in pairs for side in (pair.positive, pair.negative)]
+    values = [strength.times(residual_norm) for strength in trial.strengths]
+    steered = [(value, _deltas(vector, value)) for value in values]
     before = np.array(score_texts(model, texts, {}, trial.batch_size))
     measured: list[MeasuredStrength] = []
-    for strength in trial.strengths:
-        value = strength.times(residual_norm)
-        deltas = _deltas(vector, value)
+    for value, deltas in steered:
         after = np.array(score_texts(model, texts, deltas, trial.batch_size))
         measured.append(_measure(value, after - before))
         model.reporter.note(_sentence(measured[-1]))
@@ -147,8 +151,11 @@ def select_strength(
 def _deltas(vector: SteeringVector, strength: float) -> dict[int, F32]:
     if strength == 0:
         return {}  # adding zero would still turn -0.0 into 0.0
-    scaled = (vector.array * strength).astype(np.float32)
-    return dict(zip(vector.layers, scaled, strict=True))
+    with np.errstate(all="ignore"):  # what overflows is refused
+        scaled = (vector.array * strength).astype(np.float32)
+    deltas = dict(zip(vector.layers, scaled, strict=True))
+    check_lengths(deltas)
+    return deltas
 
 
 def _measure(strength: float, rises: NDArray[np.float64]) -> MeasuredStrength:

@@ -24,7 +24,7 @@ from ster.reading import Reading, plan_reading
 from ster.text import decimal
 from ster.vectors import metrics
 from ster.vectors.compatibility import check_measured
-from ster.vectors.directions import fit_directions
+from ster.vectors.directions import NO_DIRECTION, fit_directions
 from ster.vectors.methods import METHODS, parse_method
 from ster.vectors.selection import (
     Candidate,
@@ -220,6 +220,10 @@ def _fit_vector(
     directions = fit_directions(method, rows.positive, rows.negative)
     margins = metrics.score_rows(rows.positive, directions)
     margins -= metrics.score_rows(rows.negative, directions)
+    try:
+        train_margin = metrics.mean_margins(margins, layers)
+    except DirectionError as error:
+        raise DirectionError(NO_DIRECTION, error) from error
     return SteeringVector(
         layers=layers,
         array=directions,
@@ -229,7 +233,7 @@ def _fit_vector(
         chat_template=model.encoder.chat_template,
         trait_name=pairs.trait_name,
         method=method,
-        train_margin=tuple(map(shortest, margins.mean(axis=0))),
+        train_margin=train_margin,
         train_accuracy=tuple(map(shortest, metrics.accuracy(margins))),
         metadata={"pair_count": str(len(pairs))},
     )

@@ -1,14 +1,17 @@
 """The real command line over a runtime that needs no model: ``driver.py extract ...``.
 
 It writes the document piece by piece, as a run does. With ``--layers hang`` it says so
-in the middle of the document and waits for a signal.
+in the middle of the document and waits for a signal. With ``--layers lost`` the signal
+comes while Python drops exceptions, and after the last prompt with ``--layers late``.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import types
+import weakref
 
 from ster.cli import main
 from ster.documents.json import AtomicFile
@@ -40,7 +43,24 @@ class Runtime:
                     self.reporter.note("hanging")
                     while True:
                         signal.pause()
+                if layers == "lost":
+                    interrupt_where_it_is_lost()
             file.write(b"end")
+            if layers == "late":
+                interrupt_where_it_is_lost()
+
+
+def interrupt_where_it_is_lost() -> None:
+    """Send Ctrl-C within a weak reference's callback."""
+
+    class Held:
+        pass
+
+    held = Held()
+    reference = weakref.ref(held, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del held
+    if reference() is not None:
+        raise RuntimeError("it is still held")
 
 
 def open_runtime(model: str, *, reporter: Reporter, **options: object) -> Runtime:

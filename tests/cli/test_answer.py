@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ster.cli.answer import render
@@ -29,3 +31,13 @@ def test_text_is_one_line_a_leaf_in_the_same_order():
 @pytest.mark.parametrize("text", [True, False])
 def test_a_string_is_printed_as_it_is(text):
     assert render("./x y/", text=text) == "./x y/\n"
+
+
+@pytest.mark.parametrize(
+    "mark", ["\n", "\r", "\x00", "\x1b", "\x85", "\u2028", "\u2029"]
+)
+def test_no_name_or_value_can_forge_a_line(mark):
+    forged = f"é{mark}method: pca"
+    out = render({"a": forged, forged: 1}, text=True)
+    assert out == f"a: {json.dumps(forged)}\n{json.dumps(forged)}: 1\n"
+    assert len(out.splitlines()) == 2

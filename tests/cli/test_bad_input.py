@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file
 
 from tests.cli.user import ABSENT, OLD, PROGRESS, Cause, User
 
@@ -402,3 +404,16 @@ def test_a_real_process_refuses_in_the_same_way(user: User, words, flags, code, 
     assert f"Error: {first}" in ran.err.splitlines()
     assert "Traceback" not in ran.err
     assert user.snapshot() == before
+
+
+def test_an_output_that_is_a_shard_in_a_folder_is_refused_untouched(user: User):
+    """Only the index knows of it."""
+    shard = "sub/model-00001-of-00001.safetensors"
+    names = list(load_file(user.folder / "toy/model.safetensors"))
+    (user.folder / "toy/sub").mkdir()
+    os.rename("toy/model.safetensors", f"toy/{shard}")
+    index = {"weight_map": dict.fromkeys(names, shard)}
+    user.write("toy/model.safetensors.index.json", json.dumps(index))
+    path = f"toy/{shard}"
+    cause = "it is this run's input"
+    user.is_refused(f"failed to write {path}", cause, said=ABSENT, output=path)

@@ -242,3 +242,17 @@ def test_a_terminal_that_goes_away_does_not_stop_the_run(place):
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, b"o.json\n")
     assert Path("o.json").read_bytes() == b"begin end"
+
+
+@pytest.mark.parametrize("when", ["lost", "late"])
+def test_a_signal_whose_exception_is_dropped_ends_the_run(place, when):
+    Path("o.json").write_bytes(b"old")
+    files = sorted(place.iterdir())
+    result = subprocess.run(
+        line(layers=when), capture_output=True, timeout=60, check=False
+    )
+    said = LINES.splitlines(keepends=True)[: 3 if when == "lost" else None]
+    assert (result.returncode, result.stdout) == (130, b"")
+    assert result.stderr.decode() == "".join([*said, "Interrupted\n"])
+    assert Path("o.json").read_bytes() == b"old"
+    assert sorted(place.iterdir()) == files

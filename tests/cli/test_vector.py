@@ -310,6 +310,11 @@ SPLIT = (
             "strength selection requires batch size of at least one",
         ),
         (
+            words("evaluate", *STRENGTHS, "--batch-size=1", "--max-sequence=0"),
+            1,
+            "strength selection requires maximum sequence of at least one",
+        ),
+        (
             words("evaluate", *STRENGTHS, "--batch-size=1", "--max-sequence=1"),
             1,
             "every pair exceeds the 1 token limit",
@@ -416,3 +421,34 @@ def test_a_set_without_a_trait_is_named_after_its_file(say, user):
     user.write("kind.json", json.dumps({"pairs": PAIRS["pairs"]}))
     out = say(words("train", pairs="kind.json"))[1]
     assert json.loads(out)["artifact"]["trait_name"] == "kind"
+
+
+@pytest.mark.parametrize("command", ["train", "optimize"])
+@pytest.mark.parametrize("path", ["pairs.json", "./pairs.json", "toy/config.json"])
+def test_an_artifact_over_what_the_run_reads_is_refused(folder, say, command, path):
+    before = (folder / path).read_bytes()
+    code, out, err = say(words(command, output=path))
+    assert (code, out) == (1, "")
+    said = ABSENT if path.startswith("toy") else ""
+    assert err == (
+        f"{said}Error: failed to write {path}\n\n"
+        "Caused by:\n    it is this run's input\n"
+    )
+    assert (folder / path).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "path", ["prompts.json", "./v.json", "s.txt", "toy/config.json"]
+)
+def test_answers_over_what_the_run_reads_are_refused(folder, say, path):
+    (folder / "s.txt").write_text("be calm")
+    before = (folder / path).read_bytes()
+    flags = ["--model", "toy", "--prompts", "prompts.json", "--vector", "v.json"]
+    if path == "s.txt":
+        flags += ["--system", path]
+    code, out, err = say(["generate", *flags, "--output", path])
+    assert (code, out) == (1, "")
+    assert err.endswith(
+        f"Error: failed to write {path}\n\nCaused by:\n    it is this run's input\n"
+    )
+    assert (folder / path).read_bytes() == before
