@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ster.loading import load
     from ster.reporting import SterWarning
     from ster.runtime import Runtime
+    from ster.sampling import Sampling
     from ster.toy import write_toy_checkpoint
     from ster.vectors.steering import SteeringVector
     from ster.vectors.strength_words import StrengthTrial
@@ -25,6 +26,7 @@ __all__ = [
     "Activations",
     "PairSet",
     "Runtime",
+    "Sampling",
     "SteeringVector",
     "SterError",
     "SterWarning",
@@ -38,6 +40,7 @@ _HOMES = {
     "Activations": "ster.documents.activations",
     "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
+    "Sampling": "ster.sampling",
     "SteeringVector": "ster.vectors.steering",
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",

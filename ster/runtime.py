@@ -132,7 +132,18 @@ class Runtime:
         layers: Layers = "all",
         output: Path | None = None,
     ) -> SteeringVector:
-        """Fit a direction at every layer; see ``workflow.train_vector``."""
+        """Fit a direction at every layer.
+
+        Args:
+            pairs: The contrastive pairs.
+            method: ``caa``, ``pca`` or ``logistic``.
+            layers: As for ``activations``.
+            output: Where the steering artifact goes, if anywhere.
+
+        Raises:
+            SterError: A side is refused, the run does not fit, nothing can be fitted,
+                or the artifact cannot be written.
+        """
         selected = self._select(layers)
         return train_vector(self._model, pairs, selected, method=method, output=output)
 
@@ -144,7 +155,20 @@ class Runtime:
         holdout: float = 0.2,
         output: Path | None = None,
     ) -> Selection:
-        """Choose method and layer; see ``workflow.optimize_vector``."""
+        """Choose method and layer on held-out pairs, and refit the best on all.
+
+        Args:
+            pairs: The contrastive pairs; the last of them are held out.
+            layers: As for ``activations``.
+            holdout: The share that is held out.
+            output: Where the steering artifact goes, if anywhere.
+
+        Returns:
+            ``.vector``, and how every candidate did.
+
+        Raises:
+            SterError: As for ``train``, or a share leaves nothing to fit or to rank on.
+        """
         return optimize_vector(
             self._model, pairs, self._select(layers), holdout=holdout, output=output
         )
@@ -152,7 +176,17 @@ class Runtime:
     def evaluate(
         self, pairs: PairSet, vector: SteeringVector, trial: StrengthTrial | None = None
     ) -> Evaluation:
-        """Measure a vector, and strengths of it; see ``workflow.evaluate_vector``."""
+        """Measure how well a vector tells the sides of pairs apart.
+
+        Args:
+            pairs: Pairs that the vector was better not fitted on.
+            vector: The vector.
+            trial: Strengths to try, if any: does steering by them make the positive
+                sides likelier and the negative ones less so?
+
+        Raises:
+            SterError: A side or a strength is refused, or the run does not fit.
+        """
         return evaluate_vector(self._model, pairs, vector, trial)
 
     def write_activations(

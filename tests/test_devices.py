@@ -73,9 +73,10 @@ def test_a_device_that_this_mlx_lacks_is_refused(name, monkeypatch):
     monkeypatch.setattr(getattr(mx, name), "is_available", lambda: False)
     with pytest.raises(DeviceError) as caught:
         check_device(name, "f32")
-    assert str(caught.value) == (
+    assert caught.value.sentence == (
         f"this Ster binary was built without the {name} feature"
     )
+    assert "--device cpu" in caught.value.causes[0]
 
 
 @pytest.mark.parametrize(("name", "spelled"), [("metal", "Metal"), ("cuda", "CUDA")])

@@ -67,9 +67,10 @@ def test_slices_cover_the_rows_in_order_and_are_of_nearly_equal_size(rows, most,
 
 
 @pytest.mark.parametrize(
-    ("rows", "parts"), [(0, 1), (1, 1), (127, 1), (128, 2), (10_000, 20)]
+    ("rows", "parts"), [(0, 1), (1, 1), (127, 1), (128, 2), (1000, 3), (10_000, 21)]
 )
 def test_few_rows_stay_together_and_many_are_cut(threads, rows, parts):
+    """Many are cut into as many slices for each of three threads."""
     assert len(threads.slices(rows, 512)) == parts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -447,6 +448,20 @@ def other(runtime: Runtime, **changes: object) -> SteeringVector:
         "method": "caa",
     }
     return SteeringVector(**(fields | changes))
+
+
+def test_another_spelling_of_the_same_directory_is_the_same_model(cpu, toy, tmp_path):
+    linked = tmp_path / "linked"
+    linked.symlink_to(toy)
+    for spelling in (f"{toy}/", f"{toy}/../{toy.name}", str(linked)):
+        evaluation = cpu.evaluate(PAIRS, other(cpu, model=spelling))
+        assert len(evaluation.document["layers"]) == 1
+
+
+def test_a_copy_of_a_directory_is_another_model(cpu, toy, tmp_path):
+    copied = shutil.copytree(toy, tmp_path / "copied")
+    with pytest.raises(DocumentError, match="does not match runtime model"):
+        cpu.evaluate(PAIRS, other(cpu, model=str(copied)))
 
 
 def test_a_vector_of_another_model_is_refused(cpu, toy):

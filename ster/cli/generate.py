@@ -75,7 +75,8 @@ StrengthOption = Annotated[
         "--strength",
         metavar="<S>",
         callback=_check_strength,
-        help="How much of the vector is added; negative points the other way.",
+        help="How much of the vector is added: a length in the residual stream, for a "
+        "vector as it was fitted; negative points the other way.",
     ),
 ]
 System = Annotated[

@@ -49,11 +49,18 @@ def check_available(device: str) -> None:
         DeviceError: It is not to be had.
     """
     backends = {"metal": ("Metal", mx.metal), "cuda": ("CUDA", mx.cuda)}
+    ways = {
+        "metal": "this MLX has no Metal, which is on Apple silicon only; use --device "
+        "cpu here",
+        "cuda": "this MLX has no CUDA; where there is an NVIDIA card, install ster-mlx "
+        "with its extra `cuda`, else use --device cpu",
+    }
     if device not in backends:
         return
     spelled, backend = backends[device]
     if not backend.is_available():
-        raise DeviceError(f"this Ster binary was built without the {device} feature")
+        sentence = f"this Ster binary was built without the {device} feature"
+        raise DeviceError(sentence, ways[device])
     try:
         with mx.stream(mx.gpu):
             mx.eval(mx.zeros(1) + 1)

@@ -22,13 +22,13 @@ from ster.decoder.numpy_llama import (
     F32,
     MAX_SCORES,
     MLP,
-    SLICE_ROWS,
     Hidden,
     Linear,
     NumpyBlock,
     NumpyCache,
     RMSNorm,
     SelfAttention,
+    slice_rows,
 )
 from ster.decoder.rope import RotaryTables
 from ster.decoder.threads import Threads, quiet, usable_cores
@@ -61,8 +61,8 @@ def footprint(
     stream = 2 * config.hidden_size + 2 * config.key_value_size
     wide = 2 * config.query_size + 2 * config.head_dim
     projected = config.query_size + 2 * config.key_value_size
-    slices = SLICE_ROWS * (4 * config.hidden_size + 3 * projected)
-    slices += SLICE_ROWS * 5 * config.intermediate_size
+    slices = 4 * config.hidden_size + 3 * projected + 5 * config.intermediate_size
+    slices *= slice_rows(config)
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
     keys = 2 * longest_prompt * config.key_value_size
     return Footprint(
@@ -114,6 +114,8 @@ class NumpyDecoder:
         self._dtype = dtype
         self._threads = Threads()
         self._resident: dict[int, NumpyBlock] | None = {} if resident else None
+        # One block is open at a time, so the next may be made where the last one was.
+        self._reused: dict[str, F32] | None = None if resident else {}
 
     @property
     def max_attention_pairs(self) -> int:
@@ -171,7 +173,8 @@ class NumpyDecoder:
         tensors = self._layers[layer]
         for tensor in self._layers.get(layer + 1, {}).values():
             tensor.prefetch()
-        block = self._open(BlockWeights(tensors, self._dtype, self._threads))
+        weights = BlockWeights(tensors, self._dtype, self._threads, self._reused)
+        block = self._open(weights)
         if self._resident is not None:
             self._resident[layer] = block
             yield block
@@ -223,6 +226,7 @@ class BlockWeights:
     tensors: Mapping[str, StoredTensor]
     dtype: np.dtype[Any]
     threads: Threads
+    reused: dict[str, F32] | None = None
 
     def vector(self, name: str) -> F32:
         """Read a bias or a norm's weight."""
@@ -230,25 +234,25 @@ class BlockWeights:
 
     def matrix(self, name: str) -> F32:
         """Read a matrix alone."""
-        return self._stack([self.tensors[name]])
+        return self._stack([self.tensors[name]], name)
 
     def linear(self, part: str, *names: str) -> Linear:
         """Read projections, stacked into one."""
         biases = [f"{part}.{name}.bias" for name in names]
         weights = [self.tensors[f"{part}.{name}.weight"] for name in names]
         return Linear(
-            weight=self._stack(weights),
+            weight=self._stack(weights, biases[0]),
             bias=np.concatenate([self.vector(bias) for bias in biases])
             if biases[0] in self.tensors
             else None,
         )
 
-    def _stack(self, tensors: list[StoredTensor]) -> F32:
+    def _stack(self, tensors: list[StoredTensor], key: str) -> F32:
         """Convert matrices into one below another, in pieces on all cores."""
         if len(tensors) == 1 and tensors[0].dtype == "F32" and self.dtype == np.float32:
             return tensors[0].as_float32()  # the mapped file itself
         inputs = tensors[0].data.shape[1]
-        stacked = np.empty((sum(len(t.data) for t in tensors), inputs), np.float32)
+        stacked = self._room(key, (sum(len(t.data) for t in tensors), inputs))
         step = max(1, CONVERTED_VALUES // inputs)
         pieces, row = [], 0
         for tensor in tensors:
@@ -264,6 +268,14 @@ class BlockWeights:
         for tensor in tensors:
             tensor.release()
         return stacked
+
+    def _room(self, key: str, shape: tuple[int, int]) -> F32:
+        """Find room for a matrix: new, or where the last block's was."""
+        if self.reused is None:
+            return np.empty(shape, np.float32)
+        if key not in self.reused:
+            self.reused[key] = np.empty(shape, np.float32)
+        return self.reused[key]
 
 
 def rounded(values: F32, dtype: np.dtype[Any]) -> F32:

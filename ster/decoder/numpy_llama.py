@@ -27,11 +27,18 @@ F32 = NDArray[np.float32]
 # The stream: f32, or f16 in an f16 run.
 Hidden = NDArray[np.float32] | NDArray[np.float16]
 
-# Rows of one slice: enough that a product pays for reading its weights, few enough that
-# the slice's intermediates stay in a core's cache.
-SLICE_ROWS = 512
+# Values of a slice's widest intermediate: enough rows that a product pays for packing
+# its weights, and few enough that what stands between products stays near the core.
+SLICE_VALUES = 1 << 21
+MIN_SLICE_ROWS, MAX_SLICE_ROWS = 256, 1280
 # Scores of one attention batch, over all heads.
 MAX_SCORES = 1 << 20
+
+
+def slice_rows(config: DecoderConfig) -> int:
+    """Choose how many rows go through a block together on one core."""
+    rows = SLICE_VALUES // config.intermediate_size
+    return min(MAX_SLICE_ROWS, max(MIN_SLICE_ROWS, rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +276,7 @@ class NumpyBlock:
             else:
                 k[part], v[part] = self.self_attn.keys_values(x, cos, sin)
 
-        self.threads.map(project, self.threads.slices(num_tokens, SLICE_ROWS))
+        self.threads.map(project, self._slices(num_tokens))
         if rows is not None:
             x, cos, sin = self._normed(hidden[rows]), wave.cos[rows], wave.sin[rows]
             q = self.self_attn.queries(x, cos, sin)
@@ -301,5 +308,8 @@ class NumpyBlock:
             )
             out[part] = resid + self.mlp(self.post_attention_layernorm(resid))
 
-        self.threads.map(finish, self.threads.slices(len(hidden), SLICE_ROWS))
+        self.threads.map(finish, self._slices(len(hidden)))
         return out
+
+    def _slices(self, num_rows: int) -> list[slice]:
+        return self.threads.slices(num_rows, slice_rows(self.config))

@@ -61,6 +61,8 @@ class Threads:
         """
         least = 64
         count = max(-(-num_rows // most), min(self.num_threads, num_rows // least), 1)
+        if count > self.num_threads:  # as many for every thread
+            count = -(-count // self.num_threads) * self.num_threads
         bounds = [num_rows * part // count for part in range(count + 1)]
         return [slice(a, b) for a, b in pairwise(bounds)]
 

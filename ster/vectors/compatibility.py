@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,13 +29,7 @@ def check_measured(vector: SteeringVector, model: LoadedModel) -> None:
         DocumentError: It is of another model or width.
         LayerError: The model lacks one of its layers.
     """
-    if vector.model != model.files.model:
-        raise DocumentError(
-            f"artifact model {quoted(vector.model)} does not match runtime model "
-            f"{quoted(model.files.model)}"
-        )
-    _check_shape(vector, model)
-    _warn(vector, model)
+    _check(vector, model, "artifact model {} does not match runtime model {}")
 
 
 def check_steering(vector: SteeringVector, model: LoadedModel) -> None:
@@ -44,13 +39,25 @@ def check_steering(vector: SteeringVector, model: LoadedModel) -> None:
         DocumentError: It is of another model or width.
         LayerError: The model lacks one of its layers.
     """
-    if vector.model != model.files.model:
-        raise DocumentError(
-            f"artifact was trained for model {quoted(vector.model)}, current model is "
-            f"{quoted(model.files.model)}"
-        )
+    _check(vector, model, "artifact was trained for model {}, current model is {}")
+
+
+def _check(vector: SteeringVector, model: LoadedModel, sentence: str) -> None:
+    current = model.files.model
+    if not _is_same_model(vector.model, current):
+        raise DocumentError(sentence.format(quoted(vector.model), quoted(current)))
     _check_shape(vector, model)
     _warn(vector, model)
+
+
+def _is_same_model(one: str, other: str) -> bool:
+    """Tell whether two names are equal, or two spellings of one directory."""
+    if one == other:
+        return True
+    try:
+        return os.path.isdir(one) and os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
 
 
 def _check_shape(vector: SteeringVector, model: LoadedModel) -> None:

@@ -275,11 +275,6 @@ SPLIT = (
             "failed to read steering artifact no",
         ),
         (
-            words("evaluate", model="./toy"),
-            1,
-            'artifact model "toy" does not match runtime model "./toy"',
-        ),
-        (
             words("evaluate", *STRENGTHS, pairs="no"),
             1,
             "--strengths needs --batch-size; Ster assumes none",
