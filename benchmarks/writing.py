@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--who", choices=["ster", "transformers"], required=True)
     for name in ("--model", "--device", "--precision"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args()
     time_it = time_ster if options.who == "ster" else time_transformers
     print(json.dumps(time_it(options)))

@@ -44,6 +44,7 @@ def extract_rows(
     last_rows, prompt_rows = np.unique(packed.last_rows, return_inverse=True)
     wave_of = plan_waves(decoder, packed, last_rows, top=layers[-1])
     read = np.empty((len(last_rows), len(layers), decoder.config.hidden_size), "f4")
+    vectors = {layer: decoder.vector(delta) for layer, delta in deltas.items()}
     hidden = decoder.embed(packed.token_ids)
     for layer in range(layers[-1] + 1):
         with decoder.block(layer) as block:
@@ -54,7 +55,7 @@ def extract_rows(
                 read[:, layers.index(layer)] = decoder.rows(hidden, last_rows)
             else:
                 decoder.materialize(hidden)
-        if layer in deltas:
-            hidden = decoder.steer(hidden, deltas[layer])
+        if layer in vectors:
+            hidden = decoder.steer(hidden, vectors[layer])
         on_block(layer)
     return read[prompt_rows]

@@ -45,14 +45,14 @@ def generate_tokens(
         stop_ids: The end-of-text tokens.
         max_new_tokens: At most this many.
     """
-    caches = decoder.make_caches()
+    caches, vectors = decoder.make_caches(), steering_vectors(decoder, deltas)
     packed = pack_tokens(decoder, [prompt])
     top = decoder.config.num_hidden_layers - 1
     wave_of = plan_waves(decoder, packed, packed.last_rows, top)
     token_ids, position = packed.token_ids, len(prompt)
     room = decoder.config.max_position_embeddings - len(prompt)
     for _ in range(min(max_new_tokens, room)):
-        hidden = run_blocks(decoder, token_ids, wave_of, caches, deltas)
+        hidden = run_blocks(decoder, token_ids, wave_of, caches, vectors)
         token = sample(decoder.unembed(hidden)[-1])
         if token in stop_ids:
             return
@@ -75,11 +75,19 @@ def score_responses(
     packed = pack_tokens(decoder, responses)
     top = decoder.config.num_hidden_layers - 1
     wave_of = plan_waves(decoder, packed, None, top)
-    hidden = run_blocks(decoder, packed.token_ids, wave_of, None, deltas)
+    vectors = steering_vectors(decoder, deltas)
+    hidden = run_blocks(decoder, packed.token_ids, wave_of, None, vectors)
     return [
         _sum_log_probabilities(decoder, hidden, packed, number, ids)
         for number, ids in enumerate(responses)
     ]
+
+
+def steering_vectors(
+    decoder: Decoder[Array], deltas: Mapping[int, F32]
+) -> dict[int, Array]:
+    """Bring what is added after each layer into the decoder's arrays, once."""
+    return {layer: decoder.vector(delta) for layer, delta in deltas.items()}
 
 
 def run_blocks(
@@ -87,7 +95,7 @@ def run_blocks(
     token_ids: Ints,
     wave_of: Callable[[int], Wave[Array]],
     caches: Sequence[Cache[Array]] | None,
-    deltas: Mapping[int, F32],
+    vectors: Mapping[int, Array],
 ) -> Array:
     """Run all blocks over a stream, steering it between them."""
     hidden = decoder.embed(token_ids)
@@ -96,8 +104,8 @@ def run_blocks(
             hidden = block(hidden, wave_of(layer), caches[layer] if caches else None)
             if not decoder.resident:
                 decoder.materialize(hidden)
-        if layer in deltas:
-            hidden = decoder.steer(hidden, deltas[layer])
+        if layer in vectors:
+            hidden = decoder.steer(hidden, vectors[layer])
     return hidden
 
 

@@ -136,8 +136,12 @@ class Decoder(Protocol[Array]):
         """Make an empty cache for every layer."""
         ...
 
-    def steer(self, hidden: Array, delta: NDArray[np.float32]) -> Array:
-        """Add a vector, rounded to the run's precision, to every row."""
+    def vector(self, values: NDArray[np.float32]) -> Array:
+        """Bring a vector (hidden_size,) into the decoder's arrays, at its precision."""
+        ...
+
+    def steer(self, hidden: Array, vector: Array) -> Array:
+        """Add a vector to every row."""
         ...
 
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Array]:

@@ -191,10 +191,15 @@ class MLXDecoder:
             layers = range(self.config.num_hidden_layers)
             return [MLXCache(width, self._dtype) for _ in layers]
 
-    def steer(self, hidden: mx.array, delta: NDArray[np.float32]) -> mx.array:
+    def vector(self, values: NDArray[np.float32]) -> mx.array:
+        """Copy a vector to the device; see ``contract.Decoder``."""
+        with mx.stream(self._device):
+            return mx.array(values).astype(self._dtype)
+
+    def steer(self, hidden: mx.array, vector: mx.array) -> mx.array:
         """Add a vector to every row; see ``contract.Decoder``."""
         with mx.stream(self._device):
-            return hidden + mx.array(delta).astype(hidden.dtype)
+            return hidden + vector
 
     @contextmanager
     def block(self, layer: int) -> Iterator[MLXBlock]:

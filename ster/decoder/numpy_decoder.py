@@ -158,10 +158,15 @@ class NumpyDecoder:
         layers = range(self.config.num_hidden_layers)
         return [NumpyCache(width, self._dtype) for _ in layers]
 
-    def steer(self, hidden: Hidden, delta: F32) -> Hidden:
+    def vector(self, values: F32) -> Hidden:
+        """Round a vector to the stream's width; see ``contract.Decoder``."""
+        with quiet():
+            return values.astype(self._dtype)
+
+    def steer(self, hidden: Hidden, vector: Hidden) -> Hidden:
         """Add a vector to every row; see ``contract.Decoder``."""
         with quiet():
-            steered: Hidden = hidden + delta.astype(self._dtype)
+            steered: Hidden = hidden + vector
         return steered
 
     @contextmanager
