@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from ster.errors import DeviceError
 
 # Before any test imports mlx, as ster itself would set it.
 os.environ["MLX_ENABLE_TF32"] = "0"
+
+# A job that a shell puts in the background ignores these, and so would every process
+# that the tests start and then signal.
+for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        handler = (
+            signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL
+        )
+        signal.signal(ignored, handler)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
