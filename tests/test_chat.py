@@ -18,6 +18,7 @@ from ster.checkpoint import chat, template_process
 from ster.checkpoint.chat import ChatTemplate, choose_template, special_tokens
 from ster.checkpoint.template_process import TemplateProcess
 from ster.errors import TemplateError, TokenizerError
+from tests.light import Folder, Notes
 
 USER = [{"role": "user", "content": "Hi é <b>"}]
 TURNS = [
@@ -27,29 +28,6 @@ TURNS = [
 ]
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 FAILED = "this model's chat template failed to render: "
-
-
-class Notes:
-    def __init__(self):
-        self.notes = []
-
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
-
-    def warn(self, sentence: str) -> None:
-        raise AssertionError(sentence)
-
-    def progress(self, progress: object) -> None:
-        raise AssertionError(progress)
-
-
-class Folder:
-    def __init__(self, path: Path):
-        self.path = path
-
-    def find(self, name: str) -> Path | None:
-        path = self.path / name
-        return path if path.exists() else None
 
 
 def load(path: Path, **files: object) -> ChatTemplate | None:

@@ -9,24 +9,14 @@ import pytest
 
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.errors import ConfigError
-
-
-class Files:
-    """A checkpoint's light files in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def find(self, name: str) -> Path | None:
-        path = self.folder / name
-        return path if path.exists() else None
+from tests.light import Folder
 
 
 def stop_ids(folder: Path, config: object, generation: object = None) -> frozenset[int]:
     (folder / "config.json").write_text(json.dumps(config))
     if generation is not None:
         (folder / "generation_config.json").write_text(json.dumps(generation))
-    return read_stop_ids(Files(folder))
+    return read_stop_ids(Folder(folder))
 
 
 @pytest.mark.parametrize(

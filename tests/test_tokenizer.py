@@ -23,6 +23,7 @@ from ster.checkpoint.tokenizer import (
 )
 from ster.errors import PromptError, TemplateError, TokenizerError, UsageError
 from tests.checkpoints import byte_tokenizer, word_tokenizer
+from tests.light import Folder, Notes
 
 GOLDEN = (
     "llama-gqa",
@@ -32,32 +33,6 @@ GOLDEN = (
     "qwen2",
 )
 TEMPLATE = "{{ bos_token }} {{ messages[0].content }}"
-
-
-class Notes:
-    def __init__(self):
-        self.notes = []
-
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
-
-    def warn(self, sentence: str) -> None:
-        raise AssertionError(sentence)
-
-    def progress(self, progress: object) -> None:
-        raise AssertionError(progress)
-
-
-class Folder:
-    def __init__(self, path: Path):
-        self.path = path
-
-    def find(self, name: str) -> Path | None:
-        path = self.path / name
-        return path if path.exists() else None
-
-    def require_tokenizer(self) -> Path:
-        return self.path / "tokenizer.json"
 
 
 @pytest.fixture
