@@ -49,13 +49,13 @@ def extract_rows(
     for layer in range(layers[-1] + 1):
         with decoder.block(layer) as block:
             hidden = block(hidden, wave_of(layer))
-            if layer == layers[-1]:
-                read[:, -1] = decoder.rows(hidden, np.arange(len(last_rows)))
-            elif layer in layers:
-                read[:, layers.index(layer)] = decoder.rows(hidden, last_rows)
+            if layer in layers:
+                rows = last_rows if layer < layers[-1] else np.arange(len(last_rows))
+                read[:, layers.index(layer)] = decoder.rows(hidden, rows)
             else:
                 decoder.materialize(hidden)
         if layer in vectors:
             hidden = decoder.steer(hidden, vectors[layer])
         on_block(layer)
+    decoder.rest()
     return read[prompt_rows]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ster.decoder.threads import Threads, usable_cores
+from ster.decoder.threads import GRAIN, Threads, usable_cores
 from tests.checkpoints import write_checkpoint
 
 
@@ -55,7 +55,7 @@ def test_infinities_make_no_warning(threads, items):
     assert np.isnan(threads.map(compute, items)).all()
 
 
-@given(st.integers(1, 5000), st.integers(1, 700), st.integers(1, 16))
+@given(st.integers(1, 5000), st.integers(GRAIN, 700), st.integers(1, 16))
 def test_slices_cover_the_rows_in_order_and_are_of_nearly_equal_size(rows, most, cores):
     slices = Threads(cores).slices(rows, most)
     assert slices[0].start == 0
@@ -63,7 +63,8 @@ def test_slices_cover_the_rows_in_order_and_are_of_nearly_equal_size(rows, most,
     assert all(a.stop == b.start for a, b in pairwise(slices))
     sizes = [part.stop - part.start for part in slices]
     assert max(sizes) <= most
-    assert max(sizes) - min(sizes) <= 1
+    assert all(size % GRAIN == 0 for size in sizes[:-1])
+    assert max(sizes) - min(sizes[:-1], default=0) <= GRAIN or len(sizes) == 1
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,14 @@ class Block(Protocol[Array]):
         """Run the block.
 
         Args:
-            hidden: resid_pre, (num_tokens, hidden_size), at the run's precision.
+            hidden: resid_pre, (num_tokens, hidden_size), at the run's precision. It is
+                given away: what is returned may lie in its memory.
             wave: What belongs to the stream.
             cache: Holds the tokens before; the attention's keys are rows of it.
 
         Returns:
             resid_post of the rows that ``wave.attention`` wants, (num_queries,
-            hidden_size), at the run's precision. Nothing changes but the cache.
+            hidden_size), at the run's precision.
         """
         ...
 
@@ -141,7 +142,7 @@ class Decoder(Protocol[Array]):
         ...
 
     def steer(self, hidden: Array, vector: Array) -> Array:
-        """Add a vector to every row."""
+        """Add a vector to every row; the stream is given away, as to a block."""
         ...
 
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Array]:
@@ -158,4 +159,8 @@ class Decoder(Protocol[Array]):
         Once per block: a lazy evaluation would otherwise hold every weight that is
         opened and closed.
         """
+        ...
+
+    def rest(self) -> None:
+        """Let go of the memory that only a stream in work needs; one is done."""
         ...

@@ -238,6 +238,9 @@ class MLXDecoder:
         """Finish the pending work on a stream."""
         self._finish(hidden)
 
+    def rest(self) -> None:
+        """Do nothing: MLX keeps buffers of its own, and ``CACHE_BYTES`` bounds them."""
+
     def _finish(self, *arrays: mx.array) -> None:
         """Evaluate, and read the next block off the disk while the device works."""
         mx.async_eval(*arrays)  # type: ignore[no-untyped-call] # mlx has no types here

@@ -19,6 +19,7 @@ from ster.checkpoint.tensors import EMBEDDING, HEAD, NORM, block_values, group_b
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.contract import Cache, Decoder, Footprint, Wave
 from ster.decoder.numpy_llama import (
+    ACTIVATED_VALUES,
     F32,
     MAX_SCORES,
     MLP,
@@ -31,6 +32,7 @@ from ster.decoder.numpy_llama import (
     slice_rows,
 )
 from ster.decoder.rope import RotaryTables
+from ster.decoder.scratch import Scratch
 from ster.decoder.threads import Threads, quiet, usable_cores
 from ster.packing import Ints
 
@@ -59,10 +61,10 @@ def footprint(
     width = 2 if precision == "f16" else 4
     block = 4 * block_values(config)  # products are f32 whatever the precision
     stream = 2 * config.hidden_size + 2 * config.key_value_size
-    wide = 2 * config.query_size + 2 * config.head_dim
+    wide = config.query_size + 2 * config.head_dim
     projected = config.query_size + 2 * config.key_value_size
-    slices = 4 * config.hidden_size + 3 * projected + 5 * config.intermediate_size
-    slices *= slice_rows(config)
+    slices = 4 * config.hidden_size + 3 * projected + 2 * config.intermediate_size
+    slices = slices * slice_rows(config) + 2 * ACTIVATED_VALUES
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
     keys = 2 * longest_prompt * config.key_value_size
     return Footprint(
@@ -113,6 +115,7 @@ class NumpyDecoder:
         self._layers = group_by_layer(tensors)
         self._dtype = dtype
         self._threads = Threads()
+        self._scratch = Scratch()
         self._resident: dict[int, NumpyBlock] | None = {} if resident else None
         # One block is open at a time, so the next may be made where the last one was.
         self._reused: dict[str, F32] | None = None if resident else {}
@@ -128,7 +131,7 @@ class NumpyDecoder:
         rows = rounded(embedding.take(token_ids), self._dtype)
         if self._resident is None:
             embedding.release()
-        return rows.astype(self._dtype, copy=False)
+        return np.asfortranarray(rows, self._dtype)
 
     @property
     def resident(self) -> bool:
@@ -166,8 +169,8 @@ class NumpyDecoder:
     def steer(self, hidden: Hidden, vector: Hidden) -> Hidden:
         """Add a vector to every row; see ``contract.Decoder``."""
         with quiet():
-            steered: Hidden = hidden + vector
-        return steered
+            hidden += vector
+        return hidden
 
     @contextmanager
     def block(self, layer: int) -> Iterator[NumpyBlock]:
@@ -190,14 +193,20 @@ class NumpyDecoder:
 
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Any]:
         """Bring what belongs to a stream into the decoder's own arrays: they are."""
-        return Wave(cos=rotary.cos, sin=rotary.sin, attention=attention)
+        cos, sin = np.asfortranarray(rotary.cos), np.asfortranarray(rotary.sin)
+        return Wave(cos=cos, sin=sin, attention=attention)
 
     def rows(self, hidden: Hidden, rows: Ints) -> F32:
         """Copy rows out as f32."""
-        return hidden[rows].astype(np.float32, copy=False)
+        # Column by column, as the stream lies.
+        return hidden.T.take(rows, axis=1).T.astype(np.float32, copy=False)
 
     def materialize(self, hidden: Hidden) -> None:
         """Do nothing: numpy has finished its work."""
+
+    def rest(self) -> None:
+        """Let go of what stood between a block's products; see ``contract.Decoder``."""
+        self._scratch.clear()
 
     def _open(self, weights: BlockWeights) -> NumpyBlock:
         def norm(name: str) -> RMSNorm:
@@ -221,6 +230,7 @@ class NumpyDecoder:
                 down_proj=weights.linear("mlp", "down_proj"),
             ),
             threads=self._threads,
+            scratch=self._scratch,
         )
 
 

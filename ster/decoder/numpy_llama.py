@@ -3,7 +3,9 @@
 Read it beside ``mlx_llama``: the same classes in the same order. What is different here
 is how work is spread: rows are independent outside attention, so a block runs slice by
 slice on a pool of threads, each slice through small products that stay in its core's
-cache, with BLAS itself held to one thread.
+cache, with BLAS itself held to one thread. The stream and the products' results lie
+column by column in memory: BLAS multiplies such rows faster, and what stands between
+two products runs along tokens, a thousand in a row.
 
 Products, the stream's arithmetic and attention are f32 whatever the precision; an f16
 run rounds the weights, the residual stream, and keys and values to f16.
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from ster.attention import Attention, AttentionBatch
 from ster.checkpoint.config import DecoderConfig
 from ster.decoder.contract import Cache, Wave
+from ster.decoder.scratch import Scratch
 from ster.decoder.threads import Threads, quiet
 from ster.packing import Ints
 
@@ -31,8 +34,10 @@ Hidden = NDArray[np.float32] | NDArray[np.float16]
 # its weights, and few enough that what stands between products stays near the core.
 SLICE_VALUES = 1 << 21
 MIN_SLICE_ROWS, MAX_SLICE_ROWS = 256, 1280
-# Scores of one attention batch, over all heads.
-MAX_SCORES = 1 << 20
+# Scores of one attention batch, over all heads, and values that are activated at once:
+# they stay in a core's cache.
+MAX_SCORES = 1 << 18
+ACTIVATED_VALUES = 1 << 18
 
 
 def slice_rows(config: DecoderConfig) -> int:
@@ -48,9 +53,9 @@ class Linear:
     weight: F32
     bias: F32 | None
 
-    def __call__(self, x: F32) -> F32:
+    def __call__(self, x: F32, out: F32 | None = None) -> F32:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
-        y: F32 = x @ self.weight.T
+        y: F32 = np.matmul(x, self.weight.T, out=out)
         if self.bias is not None:
             y += self.bias
         return y
@@ -68,10 +73,10 @@ class RMSNorm:
     weight: F32
     eps: float
 
-    def __call__(self, x: F32) -> F32:
+    def __call__(self, x: F32, out: F32 | None = None) -> F32:
         """Normalise rows of any leading shape."""
         mean_square: F32 = np.einsum("...i,...i->...", x, x)[..., None] / x.shape[-1]
-        normed: F32 = x / np.sqrt(mean_square + self.eps)
+        normed: F32 = np.multiply(x, 1 / np.sqrt(mean_square + self.eps), out=out)
         normed *= self.weight
         return normed
 
@@ -87,11 +92,11 @@ def rotate(x: F32, cos: F32, sin: F32) -> F32:
 
 
 def silu(x: F32) -> F32:
-    """Multiply each value by its sigmoid, in one new buffer."""
-    gated: F32 = np.negative(x)
-    np.exp(gated, out=gated)
-    gated += 1
-    return np.divide(x, gated, out=gated)
+    """Multiply each value by its sigmoid, where it stands."""
+    divisor = np.negative(x)
+    np.exp(divisor, out=divisor)
+    divisor += 1
+    return np.divide(x, divisor, out=x)
 
 
 def attend(
@@ -156,16 +161,21 @@ class SelfAttention:
     q_norm: RMSNorm | None
     k_norm: RMSNorm | None
 
-    def project(self, x: F32, cos: F32, sin: F32) -> tuple[F32, F32, F32]:
+    def project(
+        self, x: F32, cos: F32, sin: F32, scratch: Scratch
+    ) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""
-        qkv = self.qkv_proj(x)
-        q, kv = np.split(qkv, [self.config.query_size], axis=-1)
+        out = scratch.columns("qkv", len(x), len(self.qkv_proj.weight))
+        q, kv = np.split(self.qkv_proj(x, out), [self.config.query_size], axis=-1)
         return self._queries(q, cos, sin), *self._keys_values(kv, cos, sin)
 
-    def keys_values(self, x: F32, cos: F32, sin: F32) -> tuple[F32, F32]:
+    def keys_values(
+        self, x: F32, cos: F32, sin: F32, scratch: Scratch
+    ) -> tuple[F32, F32]:
         """Make rotated keys, and values, of some rows."""
-        start = self.config.query_size
-        kv = self.qkv_proj.outputs(start, start + 2 * self.config.key_value_size)(x)
+        start, size = self.config.query_size, 2 * self.config.key_value_size
+        out = scratch.columns("qkv", len(x), size)
+        kv = self.qkv_proj.outputs(start, start + size)(x, out)
         return self._keys_values(kv, cos, sin)
 
     def queries(self, x: F32, cos: F32, sin: F32) -> F32:
@@ -194,12 +204,17 @@ class MLP:
     gate_up_proj: Linear
     down_proj: Linear
 
-    def __call__(self, x: F32) -> F32:
+    def __call__(self, x: F32, scratch: Scratch) -> F32:
         """Apply to rows, (num_rows, hidden_size)."""
-        gate, up = np.split(self.gate_up_proj(x), 2, axis=1)
-        gated = silu(gate)
-        gated *= up
-        return self.down_proj(gated)
+        num_rows, (hidden_size, size) = len(x), self.down_proj.weight.shape
+        gate_up = self.gate_up_proj(x, scratch.columns("gate_up", num_rows, 2 * size))
+        gate, up = np.split(gate_up, 2, axis=1)
+        step = max(1, ACTIVATED_VALUES // num_rows)
+        for at in range(0, size, step):
+            part = slice(at, at + step)
+            activated = silu(gate[:, part])
+            activated *= up[:, part]
+        return self.down_proj(gate, scratch.columns("down", num_rows, hidden_size))
 
 
 class NumpyCache:
@@ -241,6 +256,7 @@ class NumpyBlock:
     post_attention_layernorm: RMSNorm
     mlp: MLP
     threads: Threads
+    scratch: Scratch
 
     def __call__(
         self, hidden: Hidden, wave: Wave[Any], cache: Cache[Any] | None = None
@@ -259,38 +275,40 @@ class NumpyBlock:
 
     def _project(self, hidden: Hidden, wave: Wave[Any]) -> tuple[F32, Hidden, Hidden]:
         """Make queries, keys and values; keys and values at the stream's width."""
-        num_tokens, head_dim = len(hidden), self.config.head_dim
-        heads, kv_heads = (
+        heads, kv_heads, width = (
             self.config.num_attention_heads,
             self.config.num_key_value_heads,
+            self.config.head_dim,
         )
-        rows = wave.attention.rows
-        k = np.empty((num_tokens, kv_heads, head_dim), hidden.dtype)
-        v = np.empty_like(k)
-        q = np.empty((num_tokens if rows is None else 0, heads, head_dim), np.float32)
+        rows, attn, scratch = wave.attention.rows, self.self_attn, self.scratch
+        k = scratch("k", len(hidden), kv_heads, width, dtype=hidden.dtype)
+        v = scratch("v", *k.shape, dtype=hidden.dtype)
+        q = scratch("q", len(hidden) if rows is None else len(rows), heads, width)
 
         def project(part: slice) -> None:
             x, cos, sin = self._normed(hidden[part]), wave.cos[part], wave.sin[part]
             if rows is None:
-                q[part], k[part], v[part] = self.self_attn.project(x, cos, sin)
+                q[part], k[part], v[part] = attn.project(x, cos, sin, scratch)
             else:
-                k[part], v[part] = self.self_attn.keys_values(x, cos, sin)
+                k[part], v[part] = attn.keys_values(x, cos, sin, scratch)
 
-        self.threads.map(project, self._slices(num_tokens))
+        self.threads.map(project, self._slices(len(hidden)))
         if rows is not None:
             x, cos, sin = self._normed(hidden[rows]), wave.cos[rows], wave.sin[rows]
-            q = self.self_attn.queries(x, cos, sin)
+            q[:] = attn.queries(x, cos, sin)
         return q, k, v
 
     def _normed(self, hidden: Hidden) -> F32:
-        return self.input_layernorm(hidden.astype(np.float32, copy=False))
+        x = self.scratch.columns("x", *hidden.shape)
+        return self.input_layernorm(hidden.astype(np.float32, copy=False), x)
 
     def _attend(self, attention: Attention[Ints], q: F32, k: Hidden, v: Hidden) -> F32:
-        """Attend batch by batch; one row of context for each query, in order."""
-        context = np.empty((len(q), self.config.query_size), np.float32)
+        """Attend batch by batch; each query's context takes its place."""
+        context = q.reshape(len(q), -1)
 
         def one(batch: AttentionBatch[Ints]) -> None:
-            # Padding repeats a query, so its result is written twice, and equal.
+            # No other batch reads these queries. Padding repeats one, so its result is
+            # written twice, and equal.
             context[batch.queries.ravel()] = attend(batch, q, k, v, attention.window)
 
         self.threads.map(one, attention.batches)
@@ -298,18 +316,19 @@ class NumpyBlock:
 
     def _finish(self, hidden: Hidden, context: F32) -> Hidden:
         """Add attention and feed-forward part, rounding each sum to the stream."""
-        out = np.empty_like(hidden)
+        scratch = self.scratch
 
         def finish(part: slice) -> None:
-            resid = hidden[part].astype(np.float32, copy=False)
-            resid = resid + self.self_attn.o_proj(context[part])
-            resid = resid.astype(hidden.dtype, copy=False).astype(
-                np.float32, copy=False
-            )
-            out[part] = resid + self.mlp(self.post_attention_layernorm(resid))
+            shape = hidden[part].shape
+            sums = self.self_attn.o_proj(context[part], scratch.columns("sums", *shape))
+            sums += hidden[part]
+            if hidden.dtype != np.float32:
+                sums[:] = sums.astype(hidden.dtype)
+            x = self.post_attention_layernorm(sums, scratch.columns("x", *shape))
+            np.add(sums, self.mlp(x, scratch), out=hidden[part], casting="same_kind")
 
         self.threads.map(finish, self._slices(len(hidden)))
-        return out
+        return hidden
 
     def _slices(self, num_rows: int) -> list[slice]:
         return self.threads.slices(num_rows, slice_rows(self.config))

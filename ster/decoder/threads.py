@@ -11,6 +11,12 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+# Rows in one step of a BLAS, whichever: slices of whole steps leave nothing to its
+# slower paths.
+GRAIN = 32
+# Rows for which another thread pays.
+LEAST_ROWS = 64
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -56,15 +62,17 @@ class Threads:
     def slices(self, num_rows: int, most: int) -> list[slice]:
         """Cut rows into slices of nearly equal size, at most ``most`` rows each.
 
-        A few rows stay together: then the weights bound the work, not the rows, and
-        BLAS itself reads them on all cores.
+        Each but the last is a multiple of ``GRAIN`` rows. A few rows stay together:
+        then the weights bound the work, not the rows, and BLAS itself reads them on all
+        cores.
         """
-        least = 64
-        count = max(-(-num_rows // most), min(self.num_threads, num_rows // least), 1)
+        grains = -(-num_rows // GRAIN)
+        count = max(-(-grains // (most // GRAIN)), 1)
+        count = max(count, min(self.num_threads, num_rows // LEAST_ROWS))
         if count > self.num_threads:  # as many for every thread
             count = -(-count // self.num_threads) * self.num_threads
-        bounds = [num_rows * part // count for part in range(count + 1)]
-        return [slice(a, b) for a, b in pairwise(bounds)]
+        bounds = [grains * part // count * GRAIN for part in range(count)]
+        return [slice(a, b) for a, b in pairwise([*bounds, num_rows])]
 
 
 def quiet() -> np.errstate:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ster
-from ster.decoder import numpy_decoder, numpy_llama
+from ster.decoder import numpy_decoder, numpy_llama, scratch
 from ster.decoder.contract import Decoder
 from tests.checkpoints import (
     Checkpoint,
@@ -240,7 +240,7 @@ def test_nothing_in_a_block_is_float64_by_accident(
                         wide.add(place)
         return trace
 
-    files = {numpy_llama.__file__, numpy_decoder.__file__}
+    files = {module.__file__ for module in (numpy_llama, numpy_decoder, scratch)}
     before = sys.gettrace()
     sys.settrace(trace)
     threading.settrace(trace)
@@ -250,7 +250,7 @@ def test_nothing_in_a_block_is_float64_by_accident(
         sys.settrace(before)
         threading.settrace(before)
     assert wide == set()
-    assert {"attend: scores", "RMSNorm.__call__: normed", "silu: gated"} <= seen
+    assert {"attend: scores", "RMSNorm.__call__: normed", "silu: divisor"} <= seen
     assert rows.dtype == np.float32
 
 

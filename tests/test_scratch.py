@@ -1,0 +1,79 @@
+"""Memory that is used again: by name and by thread, and let go at the end of a run."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+import ster
+from ster.decoder.numpy_decoder import NumpyDecoder
+from ster.decoder.scratch import Scratch
+from tests.checkpoints import random_ids, text, write_checkpoint
+
+
+def place(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+def test_a_name_has_one_place_as_long_as_it_is_large_enough():
+    scratch = Scratch()
+    large, small = scratch("a", 4, 6), scratch("a", 3, 5)
+    assert (large.shape, small.shape) == ((4, 6), (3, 5))
+    assert small.dtype == np.float32
+    assert small.flags.c_contiguous
+    assert place(small) == place(large)
+    assert place(scratch("b", 4, 6)) != place(large)
+    assert scratch("a", 100).shape == (100,)
+    assert scratch("a", 4, dtype=np.float16).dtype == np.float16
+
+
+def test_columns_lie_one_after_the_other():
+    rows = Scratch().columns("a", 5, 3)
+    assert rows.shape == (5, 3)
+    assert rows.flags.f_contiguous
+
+
+def test_threads_do_not_share():
+    scratch = Scratch()
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(scratch, "a", 10).result()
+    assert not np.shares_memory(scratch("a", 10), other)
+
+
+def test_what_is_cleared_lives_on_where_it_is_used():
+    scratch = Scratch()
+    used = scratch("a", 10)
+    used[:] = 7
+    scratch.clear()
+    scratch("a", 10)[:] = 8
+    assert (used == 7).all()
+
+
+def test_runs_at_once_do_not_disturb_each_other(tmp_path):
+    """They share the blocks that were kept, each with memory of its own."""
+    runtime = ster.load(write_checkpoint(tmp_path).directory)
+    sets = [[text(random_ids(150, seed=9 * n + i)) for i in range(4)] for n in range(4)]
+    alone = [runtime.activations(prompts).array for prompts in sets]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            together = pool.map(lambda p: runtime.activations(p).array, sets)
+            for rows, expected in zip(together, alone, strict=True):
+                np.testing.assert_array_equal(rows, expected)
+
+
+def test_a_kept_decoder_holds_no_scratch_after_a_run(tmp_path, monkeypatch):
+    decoders: list[NumpyDecoder] = []
+    rest = NumpyDecoder.rest
+
+    def noted(decoder: NumpyDecoder) -> None:
+        decoders.append(decoder)
+        assert vars(decoder._scratch._held)
+        rest(decoder)
+
+    monkeypatch.setattr(NumpyDecoder, "rest", noted)
+    runtime = ster.load(write_checkpoint(tmp_path).directory)
+    runtime.activations(["ab", "abc"])
+    runtime.generate("ab", max_new_tokens=2)
+    assert len(decoders) >= 2
+    assert all(not vars(decoder._scratch._held) for decoder in decoders)
