@@ -47,7 +47,7 @@ def render(source, conversation=USER, tokens=TOKENS, *, add_generation_prompt=Tr
 
 def refusal(source: str, tokens=TOKENS) -> str:
     with pytest.raises(TemplateError) as refused:
-        ChatTemplate(source, tokens, Notes())
+        ChatTemplate(source, tokens, Notes()).check()
     return refused.value.sentence
 
 

@@ -32,7 +32,7 @@ class LightFiles(Protocol):
 
 
 class ChatTemplate:
-    """A model's own template, known to render a user message.
+    """A model's own template; its process is started, and ``check`` asks it.
 
     Args:
         source: The template's text.
@@ -40,7 +40,7 @@ class ChatTemplate:
         reporter: Hears when the template reads the clock.
 
     Raises:
-        TemplateError: The template does not parse or does not render.
+        TemplateError: The process cannot be started.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class ChatTemplate:
         self._reporter = reporter
         self._reads_clock = False
         self._noted = False
-        self._render(_PROBE, add_generation_prompt=True)
+        self._process.start()
 
     @classmethod
     def load(cls, files: LightFiles, reporter: Reporter) -> Self | None:
-        """Read the template that a checkpoint publishes and try it; None without one.
+        """Read the template that a checkpoint publishes; None without one.
 
         Raises:
-            TemplateError: The template cannot be read, chosen, parsed or rendered.
+            TemplateError: The template cannot be read or chosen.
             TokenizerError: A tokenizer config is not what it should be.
         """
         config = _read_config(files.find("tokenizer_config.json"))
@@ -69,6 +69,14 @@ class ChatTemplate:
         legacy = _read_config(files.find("special_tokens_map.json"))
         tokens = special_tokens(legacy) | special_tokens(config)
         return cls(source, tokens, reporter)
+
+    def check(self) -> None:
+        """Render a user message.
+
+        Raises:
+            TemplateError: The template does not parse or does not render.
+        """
+        self._render(_PROBE, add_generation_prompt=True)
 
     def render(
         self, conversations: Sequence[Conversation], *, add_generation_prompt: bool

@@ -47,7 +47,7 @@ _OUT_OF_MEMORY = 86
 
 
 class TemplateProcess:
-    """One template's process. It starts when it is asked, and anew after it was ended.
+    """One template's process. It runs by the time it is asked, and anew after its end.
 
     Safe to ask from several threads, and after a fork, where it starts once more.
 
@@ -62,6 +62,17 @@ class TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._finalizer: weakref.finalize[..., TemplateProcess] | None = None
+        self._knows_template = False
+
+    def start(self) -> None:
+        """Start the process and do not wait for it: a question that comes will.
+
+        Raises:
+            TemplateError: It cannot be started.
+        """
+        self._leave_to_parent()
+        with self._lock:
+            self._start()
 
     def ask(self, request: Mapping[str, object]) -> dict[str, object]:
         """Send one conversation and return the reply: ``text`` or ``error``.
@@ -72,7 +83,7 @@ class TemplateProcess:
         self._leave_to_parent()
         with self._lock:
             try:
-                setup = self._start()
+                setup = self._set_up()
                 reply = setup if "error" in setup else self._exchange(request)
             except BaseException:
                 # Also on Ctrl-C: a late reply would be taken for the next one's.
@@ -87,6 +98,7 @@ class TemplateProcess:
         if self._finalizer is not None:
             self._finalizer()
         self._process = self._finalizer = None
+        self._knows_template = False
 
     def _leave_to_parent(self) -> None:
         """Forget, after a fork, the process that answers the parent."""
@@ -100,17 +112,24 @@ class TemplateProcess:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._process = self._finalizer = None
+        self._knows_template = False
 
-    def _start(self) -> dict[str, object]:
-        """Make sure that a process knows the template; return its word on it."""
+    def _start(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            return {}
+            return
         self.close()
         self._process = _spawn()
         self._finalizer = weakref.finalize(self, _end, self._process, os.getpid())
+
+    def _set_up(self) -> dict[str, object]:
+        """Make sure that a process knows the template; return its word on it."""
+        self._start()
+        if self._knows_template:
+            return {}
         # An empty line asks whether it is up, so the template's time starts after that.
         if self._receive(b"\n", START_SECONDS, NOT_STARTED) != b"{}\n":
             raise _failure(NOT_STARTED)
+        self._knows_template = True
         return self._exchange(self._setup)
 
     def _exchange(self, request: Mapping[str, object]) -> dict[str, object]:
