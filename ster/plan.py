@@ -17,7 +17,7 @@ from ster.packing import DistinctTokens
 
 # Enough rows that the products and not the weights bound the work, and few enough that
 # a wave's stream is small beside any model's weights.
-WAVE_TOKENS = 8192
+WAVE_TOKENS = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,15 +123,15 @@ class TestResident:
         assert made.peak_bytes == 1600 + 3 * 1000 + 300 * 10 + 3 * 4
 
     def test_for_several_waves_that_fit_beside_the_blocks(self):
-        made = plan(long_prompts(200))
+        made = plan(long_prompts(400))
         assert made.resident
         assert len(made.waves) == 3
         assert max(made.wave_tokens) <= WAVE_TOKENS
 
     def test_not_where_the_blocks_do_not_fit(self):
         # Room for a usual wave, not for three blocks beside it.
-        memory = 1600 + 2999 + 10 * WAVE_TOKENS + 4 * 200
-        made = plan(long_prompts(200), memory_bytes=memory)
+        memory = 1600 + 2999 + 10 * WAVE_TOKENS + 4 * 400
+        made = plan(long_prompts(400), memory_bytes=memory)
         assert not made.resident
         assert all(
             1600 + 10 * tokens + 4 * len(wave) <= memory
@@ -193,8 +193,8 @@ def test_a_wave_ends_where_the_next_prompt_no_longer_fits(prompts, tokens, count
             "wave; one wave; peak 1 MB of 1000000 MB that may be used",
         ),
         (
-            plan(long_prompts(200)),
-            "plan: 200 prompts, 20000 tokens, 20000 distinct; 3 blocks, weights "
+            plan(long_prompts(400)),
+            "plan: 400 prompts, 40000 tokens, 40000 distinct; 3 blocks, weights "
             "resident; 3 waves; peak 1 MB of 1000000 MB that may be used",
         ),
     ],
