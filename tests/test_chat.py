@@ -278,7 +278,8 @@ def process() -> Iterator[TemplateProcess]:
 
 def ask(process: TemplateProcess, content: str = "a") -> object:
     messages = [{"role": "user", "content": content}]
-    return process.ask({"messages": messages, "add_generation_prompt": True})["text"]
+    request = {"messages": messages, "add_generation_prompt": True}
+    return process.ask([request])[0]["text"]
 
 
 def child(process: TemplateProcess):

@@ -18,6 +18,8 @@ READS_CLOCK = (
     "this model's chat template reads the clock, so activations differ from day to day"
 )
 MAX_REASON = 500
+# Conversations that are sent together.
+MAX_ASKED = 256
 
 Conversation = Sequence[Mapping[str, str]]
 
@@ -76,7 +78,7 @@ class ChatTemplate:
         Raises:
             TemplateError: The template does not parse or does not render.
         """
-        self._render(_PROBE, add_generation_prompt=True)
+        self._render([_PROBE], add_generation_prompt=True)
 
     def render(
         self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
@@ -90,26 +92,35 @@ class ChatTemplate:
         Raises:
             TemplateError: The template refuses one of them, or has to be stopped.
         """
-        texts = [
-            self._render(turns, add_generation_prompt=add_generation_prompt)
-            for turns in conversations
-        ]
+        texts: list[str] = []
+        for at in range(0, len(conversations), MAX_ASKED):
+            part = conversations[at : at + MAX_ASKED]
+            texts += self._render(part, add_generation_prompt=add_generation_prompt)
         if self._reads_clock and not self._noted:
             self._noted = True
             self._reporter.note(READS_CLOCK)
         return texts
 
-    def _render(self, turns: Conversation, *, add_generation_prompt: bool) -> str:
-        request = {
-            "messages": [dict(turn) for turn in turns],
-            "add_generation_prompt": add_generation_prompt,
-        }
-        reply = self._process.ask(request)
-        text = reply.get("text")
-        if "error" in reply or not isinstance(text, str):
-            raise _refusal(reply.get("error"), text)
-        self._reads_clock |= reply.get("clock") is True
-        return text
+    def _render(
+        self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
+    ) -> list[str]:
+        replies = self._process.ask(
+            [
+                {
+                    "messages": [dict(turn) for turn in turns],
+                    "add_generation_prompt": add_generation_prompt,
+                }
+                for turns in conversations
+            ]
+        )
+        texts: list[str] = []
+        for reply in replies:
+            text = reply.get("text")
+            if "error" in reply or not isinstance(text, str):
+                raise _refusal(reply.get("error"), text)
+            self._reads_clock |= reply.get("clock") is True
+            texts.append(text)
+        return texts
 
 
 def choose_template(published: object) -> str | None:

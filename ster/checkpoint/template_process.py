@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -74,8 +74,10 @@ class TemplateProcess:
         with self._lock:
             self._start()
 
-    def ask(self, request: Mapping[str, object]) -> dict[str, object]:
-        """Send one conversation and return the reply: ``text`` or ``error``.
+    def ask(self, requests: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+        """Send conversations and return their replies: ``text`` or ``error``.
+
+        A refusal of the template itself is the one reply.
 
         Raises:
             TemplateError: The process cannot be started, dies, or takes too long.
@@ -84,14 +86,14 @@ class TemplateProcess:
         with self._lock:
             try:
                 setup = self._set_up()
-                reply = setup if "error" in setup else self._exchange(request)
+                replies = [setup] if "error" in setup else self._exchange(requests)
             except BaseException:
                 # Also on Ctrl-C: a late reply would be taken for the next one's.
                 self.close()
                 raise
             if "error" in setup:
                 self.close()
-            return reply
+            return replies
 
     def close(self) -> None:
         """End the process. A later question starts another."""
@@ -127,30 +129,32 @@ class TemplateProcess:
         if self._knows_template:
             return {}
         # An empty line asks whether it is up, so the template's time starts after that.
-        if self._receive(b"\n", START_SECONDS, NOT_STARTED) != b"{}\n":
+        if self._receive([b"\n"], START_SECONDS, NOT_STARTED) != [b"{}"]:
             raise _failure(NOT_STARTED)
         self._knows_template = True
-        return self._exchange(self._setup)
+        return self._exchange([self._setup])[0]
 
-    def _exchange(self, request: Mapping[str, object]) -> dict[str, object]:
-        line = json.dumps(request).encode("ascii") + b"\n"
+    def _exchange(
+        self, requests: Sequence[Mapping[str, object]]
+    ) -> list[dict[str, object]]:
+        lines = [json.dumps(request).encode("ascii") + b"\n" for request in requests]
         late = f"it took longer than {REPLY_SECONDS:.0f} seconds"
-        reply = self._receive(line, REPLY_SECONDS, late)
+        replies = self._receive(lines, REPLY_SECONDS, late)
         try:
-            answer = json.loads(reply.decode("utf-8", "surrogatepass"))
+            answers = [json.loads(r.decode("utf-8", "surrogatepass")) for r in replies]
         except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
+            answers = []
+        if len(answers) != len(lines) or not all(isinstance(a, dict) for a in answers):
             raise _failure("the process that renders it answered nonsense")
-        return answer
+        return answers
 
-    def _receive(self, line: bytes, seconds: float, late: str) -> bytes:
-        """Send a line and wait for one; neither may take longer than the deadline."""
+    def _receive(self, lines: list[bytes], seconds: float, late: str) -> list[bytes]:
+        """Send lines and wait for one for each, no longer than that for the next."""
         if self._process is None:
             raise _failure("the process that renders it is gone")
         try:
             with selectors.PollSelector() as selector:
-                return _converse(selector, self._process, line, seconds)
+                return _converse(selector, self._process, lines, seconds)
         except TimeoutError:
             raise _failure(late) from None
         except OverflowError:
@@ -162,37 +166,43 @@ class TemplateProcess:
 def _converse(
     selector: selectors.PollSelector,
     process: subprocess.Popen[bytes],
-    line: bytes,
+    lines: list[bytes],
     seconds: float,
-) -> bytes:
-    """Write all of the line and read one line.
+) -> list[bytes]:
+    """Write all lines and read as many; more if the other side talks too much.
 
     Raises:
-        TimeoutError: The time is over.
-        OverflowError: The reply is longer than any rendered text.
+        TimeoutError: For so long nothing has come.
+        OverflowError: A reply is longer than any rendered text.
         OSError: The other side hung up.
     """
     deadline = time.monotonic() + seconds
     writer, reader = (pipe.fileno() for pipe in _pipes(process))
-    max_bytes = MAX_REPLY_BYTES + 24 * len(line)
-    unsent = memoryview(line)
-    reply = bytearray()
+    max_bytes = MAX_REPLY_BYTES + 24 * max(map(len, lines))
+    unsent = memoryview(b"".join(lines))
+    begun = bytearray()
+    replies: list[bytes] = []
     selector.register(writer, selectors.EVENT_WRITE)
     selector.register(reader, selectors.EVENT_READ)
-    while not reply.endswith(b"\n"):
+    while len(replies) < len(lines):
         ready = selector.select(max(deadline - time.monotonic(), 0.0))
         if not ready:
             raise TimeoutError
         for key, _ in ready:
-            if key.fd == reader:
-                reply += _read(reader)
-            else:
+            if key.fd == writer:
                 unsent = unsent[_write(writer, unsent) :]
                 if not unsent:
                     selector.unregister(writer)
-        if len(reply) > max_bytes:
+                continue
+            data = _read(reader)
+            begun += data
+            if b"\n" in data:
+                *whole, begun = begun.split(b"\n")
+                replies += map(bytes, whole)
+                deadline = time.monotonic() + seconds
+        if len(begun) > max_bytes:
             raise OverflowError
-    return bytes(reply)
+    return [*replies, bytes(begun)] if begun else replies
 
 
 def _read(reader: int) -> bytes:
