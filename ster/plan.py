@@ -15,9 +15,10 @@ from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
 from ster.packing import DistinctTokens
 
-# Enough rows that the products and not the weights bound the work, and few enough that
-# a wave's stream is small beside any model's weights.
+# Few enough that a wave's stream is small beside any model's weights.
 WAVE_TOKENS = 16384
+# Enough that a wave's products and not its weights bound the work.
+ENOUGH_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +118,13 @@ def plan_extraction(
     Raises:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
-    longest = max(map(len, prompts))
-    usual = max(WAVE_TOKENS, longest)
+    alone = max(budget.load(len(ids), len(ids)) for ids in prompts)
+    _refuse_if_too_large(budget.peak(0, 1, alone), budget.memory_bytes)
+    enough = max(ENOUGH_TOKENS, alone)
     # As many prompts as tokens: the worst case of sharing.
-    resident = budget.fits(num_blocks, min(len(prompts), usual), usual)
+    resident = budget.fits(num_blocks, min(len(prompts), enough), enough)
+    usual = max(WAVE_TOKENS, alone)
     held_blocks, most = (num_blocks, usual) if resident else (0, budget.memory_bytes)
-    least = budget.peak(0, 1, budget.load(longest, longest))
-    _refuse_if_too_large(least, budget.memory_bytes)
     allows = budget.allows(held_blocks, most)
     waves = split_waves(prompts, rotary_lengths, allows, budget.load)
     if len(waves) == 1 and not keep_resident:

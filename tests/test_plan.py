@@ -13,6 +13,7 @@ from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
 from ster.packing import pack_prompts
 from ster.plan import (
+    ENOUGH_TOKENS,
     WAVE_TOKENS,
     Budget,
     ExtractionPlan,
@@ -129,14 +130,29 @@ class TestResident:
         assert max(made.wave_tokens) <= WAVE_TOKENS
 
     def test_not_where_the_blocks_do_not_fit(self):
-        # Room for a usual wave, not for three blocks beside it.
-        memory = 1600 + 2999 + 10 * WAVE_TOKENS + 4 * 400
+        # Room for enough tokens, not for three blocks beside them.
+        memory = 1600 + 2999 + 10 * ENOUGH_TOKENS + 4 * 400
         made = plan(long_prompts(400), memory_bytes=memory)
         assert not made.resident
         assert all(
             1600 + 10 * tokens + 4 * len(wave) <= memory
             for wave, tokens in zip(made.waves, made.wave_tokens, strict=True)
         )
+
+    def test_smaller_waves_are_enough_beside_the_blocks(self):
+        memory = 1600 + 3000 + (10 + 4) * ENOUGH_TOKENS
+        made = plan(long_prompts(400), memory_bytes=memory)
+        assert made.resident
+        assert ENOUGH_TOKENS < max(made.wave_tokens) < WAVE_TOKENS
+        assert made.peak_bytes <= memory
+
+    def test_a_long_prompt_counts_with_its_lists_of_keys(self):
+        """Beside the blocks there must be room for the longest prompt, keys and all."""
+        listed = dataclasses.replace(FOOTPRINT, key_bytes=5)
+        long = [[9] * (2 * ENOUGH_TOKENS), *long_prompts(2)]
+        memory = 1600 + 2999 + (10 + 5) * 2 * ENOUGH_TOKENS + 4
+        made = plan(long, footprint=listed, memory_bytes=memory, keep_resident=True)
+        assert made.peak_bytes <= memory
 
     def test_streamed_waves_are_as_large_as_memory_allows(self):
         made = plan(long_prompts(200), num_blocks=10**10)
