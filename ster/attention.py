@@ -17,7 +17,7 @@ import numpy as np
 from ster.packing import Ints, PackedPrompts
 
 # Shapes are rounded up to this, so that a set of prompts needs few of them.
-ROUNDING = 8
+ROUNDING = 4
 # Queries in one piece of a long prompt: few enough to bound it, and enough that their
 # keys are worth gathering.
 MAX_QUERIES = 256

@@ -43,7 +43,7 @@ def extract_rows(
     # Equal prompts end in the same row.
     last_rows, prompt_rows = np.unique(packed.last_rows, return_inverse=True)
     wave_of = plan_waves(decoder, packed, last_rows, top=layers[-1])
-    read = np.empty((len(last_rows), len(layers), decoder.config.hidden_size), "f4")
+    read = np.empty((len(prompts), len(layers), decoder.config.hidden_size), "f4")
     vectors = {layer: decoder.vector(delta) for layer, delta in deltas.items()}
     hidden = decoder.embed(packed.token_ids)
     for layer in range(layers[-1] + 1):
@@ -51,11 +51,11 @@ def extract_rows(
             hidden = block(hidden, wave_of(layer))
             if layer in layers:
                 rows = last_rows if layer < layers[-1] else np.arange(len(last_rows))
-                read[:, layers.index(layer)] = decoder.rows(hidden, rows)
+                read[:, layers.index(layer)] = decoder.rows(hidden, rows)[prompt_rows]
             else:
                 decoder.materialize(hidden)
         if layer in vectors:
             hidden = decoder.steer(hidden, vectors[layer])
         on_block(layer)
     decoder.rest()
-    return read[prompt_rows]
+    return read

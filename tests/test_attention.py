@@ -138,11 +138,11 @@ def test_many_short_prompts_need_few_batches():
 def test_shapes_are_rounded_and_padding_keys_stand_after_every_query():
     packed = pack([[1, 2, 3]])
     (batch,) = plan_attention(packed, window=None, max_pairs=1 << 20).batches
-    assert batch.queries.tolist() == [[0, 1, 2, 0, 0, 0, 0, 0]]
+    assert batch.queries.tolist() == [[0, 1, 2, 0]]
     assert batch.keys is not None
-    assert batch.keys.tolist() == [[0, 1, 2, 0, 0, 0, 0, 0]]
-    assert batch.query_positions.tolist() == [[0, 1, 2, 0, 0, 0, 0, 0]]
-    assert batch.key_positions.tolist() == [[0, 1, 2] + [NOWHERE] * 5]
+    assert batch.keys.tolist() == [[0, 1, 2, 0]]
+    assert batch.query_positions.tolist() == [[0, 1, 2, 0]]
+    assert batch.key_positions.tolist() == [[0, 1, 2, NOWHERE]]
 
 
 def test_rows_and_window_are_handed_on():

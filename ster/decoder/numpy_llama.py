@@ -165,7 +165,7 @@ class SelfAttention:
         self, x: F32, cos: F32, sin: F32, scratch: Scratch
     ) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""
-        out = scratch.columns("qkv", len(x), len(self.qkv_proj.weight))
+        out = scratch.columns("projected", len(x), len(self.qkv_proj.weight))
         q, kv = np.split(self.qkv_proj(x, out), [self.config.query_size], axis=-1)
         return self._queries(q, cos, sin), *self._keys_values(kv, cos, sin)
 
@@ -174,7 +174,7 @@ class SelfAttention:
     ) -> tuple[F32, F32]:
         """Make rotated keys, and values, of some rows."""
         start, size = self.config.query_size, 2 * self.config.key_value_size
-        out = scratch.columns("qkv", len(x), size)
+        out = scratch.columns("projected", len(x), size)
         kv = self.qkv_proj.outputs(start, start + size)(x, out)
         return self._keys_values(kv, cos, sin)
 
@@ -205,16 +205,15 @@ class MLP:
     down_proj: Linear
 
     def __call__(self, x: F32, scratch: Scratch) -> F32:
-        """Apply to rows, (num_rows, hidden_size)."""
-        num_rows, (hidden_size, size) = len(x), self.down_proj.weight.shape
-        gate_up = self.gate_up_proj(x, scratch.columns("gate_up", num_rows, 2 * size))
-        gate, up = np.split(gate_up, 2, axis=1)
-        step = max(1, ACTIVATED_VALUES // num_rows)
-        for at in range(0, size, step):
+        """Apply to rows, (num_rows, hidden_size), where they stand."""
+        out = scratch.columns("projected", len(x), len(self.gate_up_proj.weight))
+        gate, up = np.split(self.gate_up_proj(x, out), 2, axis=1)
+        step = max(1, ACTIVATED_VALUES // len(x))
+        for at in range(0, gate.shape[1], step):
             part = slice(at, at + step)
             activated = silu(gate[:, part])
             activated *= up[:, part]
-        return self.down_proj(gate, scratch.columns("down", num_rows, hidden_size))
+        return self.down_proj(gate, x)
 
 
 class NumpyCache:
