@@ -181,7 +181,7 @@ def _common_length(text: str, longer: str) -> int:
 def load_encoder(
     files: TokenizerFiles, chat_template: str, reporter: Reporter
 ) -> Encoder:
-    """Load the tokenizer and the template that the run uses, and say which it is.
+    """Load the tokenizer, then the template that the run uses, and say which it is.
 
     Args:
         files: The checkpoint's.
@@ -197,12 +197,17 @@ def load_encoder(
     if chat_template not in ("auto", "off"):
         mode = quoted(chat_template)
         raise UsageError(f"unknown chat template mode {mode}; expected auto or off")
+    path = files.require_tokenizer()
     template, label = None, "off"
     if chat_template != "off":
-        template = ChatTemplate.load(files, reporter)
+        try:
+            template = ChatTemplate.load(files, reporter)
+        except SterError:
+            load_tokenizer(path)  # what is wrong with it is said first
+            raise
         label = "absent" if template is None else "applied"
     # The template's process comes up meanwhile.
-    tokenizer = load_tokenizer(files.require_tokenizer())
+    tokenizer = load_tokenizer(path)
     if template is not None:
         template.check()
     reporter.note(NOTES[label])

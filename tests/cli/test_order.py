@@ -92,6 +92,14 @@ FAULTS = [
         break_it=lambda user: user.write("toy/tokenizer.json", "{}"),
     ),
     Fault(
+        name="choice of a template",
+        says="this model publishes several named chat templates ",
+        at="tokenizer_config.json",
+        break_it=lambda user: user.tokenizer_config(
+            chat_template=[{"name": n, "template": "x"} for n in ("rag", "tool_use")]
+        ),
+    ),
+    Fault(
         name="template",
         says="this model's chat template does not parse: ",
         at="tokenizer_config.json",
