@@ -158,6 +158,25 @@ def test_the_clock_is_noted_once_and_only_when_it_is_read():
     assert reporter.notes == []
 
 
+def test_many_conversations_render_in_their_order():
+    """More than are sent together, and more text than the pipes hold both ways."""
+    template = ChatTemplate("{{ messages[0].content * 2 }}", {}, Notes())
+    contents = [f"{n} " + "x" * (500 * (n % 5)) for n in range(2 * chat.MAX_ASKED + 7)]
+    users = [[{"role": "user", "content": content}] for content in contents]
+    texts = template.render(users, add_generation_prompt=True)
+    assert texts == [content * 2 for content in contents]
+
+
+def test_one_refused_conversation_of_many_refuses_and_leaves_no_late_reply():
+    source = "{% if messages[0].content == '3' %}{{ 1/0 }}{% endif %}{{ messages }}"
+    template = ChatTemplate(source, {}, Notes())
+    users = [[{"role": "user", "content": str(n)}] for n in range(9)]
+    with pytest.raises(TemplateError, match="division by zero"):
+        template.render(users, add_generation_prompt=True)
+    (text,) = template.render([users[7]], add_generation_prompt=True)
+    assert "'7'" in text
+
+
 def test_random_choices_of_a_template_are_the_same_in_every_run():
     source = "{{ range(1000)|random }}"
     assert render(source) == render(source)
@@ -294,6 +313,35 @@ def test_one_process_answers_until_it_is_closed(process):
     assert child(process) is first
     process.close()
     assert first.returncode == -signal.SIGKILL
+
+
+def test_a_started_process_is_the_one_that_is_asked(process):
+    process.start()
+    first = child(process)
+    assert ask(process) == "a"
+    process.start()
+    assert child(process) is first
+
+
+def test_a_template_starts_its_process_before_it_is_checked():
+    template = ChatTemplate("{% if %}", {}, Notes())
+    assert child(template._process).poll() is None
+    with pytest.raises(TemplateError, match="does not parse"):
+        template.check()
+
+
+@pytest.mark.parametrize("extra", ["{}\n", "{}"])
+def test_a_process_that_says_more_than_it_is_asked_is_a_refusal(
+    process, monkeypatch, extra
+):
+    answer = f"""
+import sys
+sys.stdin.readline(); print("{{}}", flush=True)
+for _ in sys.stdin: sys.stdout.write("{{}}\\n" + {extra!r}); sys.stdout.flush()
+"""
+    monkeypatch.setattr(template_process, "_BOOTSTRAP", answer)
+    with pytest.raises(TemplateError, match="answered nonsense"):
+        ask(process)
 
 
 def test_a_process_that_was_killed_is_started_again(process):

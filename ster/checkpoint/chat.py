@@ -59,7 +59,8 @@ class ChatTemplate:
         """Read the template that a checkpoint publishes; None without one.
 
         Raises:
-            TemplateError: The template cannot be read or chosen.
+            TemplateError: The template cannot be read or chosen, or its process not
+                started.
             TokenizerError: A tokenizer config is not what it should be.
         """
         config = _read_config(files.find("tokenizer_config.json"))
