@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,10 @@ def score_texts(
         return []
     token_ids = [model.encoder.encode_response(text) for text in texts]
     model.check_tokens(token_ids)
-    decoder = open_answering(model, max(map(len, token_ids)))
     scores: list[float] = []
-    for batch in split_batches(model, token_ids, batch_size):
-        scores += score_responses(decoder, [token_ids[i] for i in batch], deltas)
+    with open_answering(model, max(map(len, token_ids))) as decoder:
+        for batch in split_batches(model, token_ids, batch_size):
+            scores += score_responses(decoder, [token_ids[i] for i in batch], deltas)
     return scores
 
 
@@ -115,7 +116,9 @@ def split_batches(
     return [wave for wave, _ in waves]
 
 
-def open_answering(model: LoadedModel, longest: int) -> Decoder[Any]:
+def open_answering(
+    model: LoadedModel, longest: int
+) -> AbstractContextManager[Decoder[Any]]:
     """Open all blocks, resident where they fit: every token needs them all."""
     budget, config = model.budget(longest, num_layers=0), model.config
     # The head may be an f32 copy of the embedding.
@@ -150,16 +153,17 @@ def _stream(
         return sample(logits)
 
     text = model.encoder.open_text()
-    tokens = generate_tokens(
-        open_answering(model, len(token_ids)),
-        token_ids,
-        deltas=deltas,
-        sample=checked,
-        stop_ids=stop_ids,
-        max_new_tokens=max_new_tokens,
-    )
-    for token in tokens:
-        if piece := text.add(token):
-            yield piece
+    with open_answering(model, len(token_ids)) as decoder:
+        tokens = generate_tokens(
+            decoder,
+            token_ids,
+            deltas=deltas,
+            sample=checked,
+            stop_ids=stop_ids,
+            max_new_tokens=max_new_tokens,
+        )
+        for token in tokens:
+            if piece := text.add(token):
+                yield piece
     if piece := text.rest():
         yield piece

@@ -40,8 +40,8 @@ def extract_rows(
         (num_prompts, num_layers, hidden_size) f32, whatever the run's precision.
     """
     packed = pack_tokens(decoder, prompts)
-    # Equal prompts end in the same row.
-    last_rows, prompt_rows = np.unique(packed.last_rows, return_inverse=True)
+    # Equal prompts end in the same row; of the top layer there is no other.
+    last_rows, top_rows = np.unique(packed.last_rows, return_inverse=True)
     wave_of = plan_waves(decoder, packed, last_rows, top=layers[-1])
     read = np.empty((len(prompts), len(layers), decoder.config.hidden_size), "f4")
     vectors = {layer: decoder.vector(delta) for layer, delta in deltas.items()}
@@ -50,12 +50,11 @@ def extract_rows(
         with decoder.block(layer) as block:
             hidden = block(hidden, wave_of(layer))
             if layer in layers:
-                rows = last_rows if layer < layers[-1] else np.arange(len(last_rows))
-                read[:, layers.index(layer)] = decoder.rows(hidden, rows)[prompt_rows]
+                rows = packed.last_rows if layer < layers[-1] else top_rows
+                read[:, layers.index(layer)] = decoder.rows(hidden, rows)
             else:
                 decoder.materialize(hidden)
         if layer in vectors:
             hidden = decoder.steer(hidden, vectors[layer])
         on_block(layer)
-    decoder.rest()
     return read

@@ -106,7 +106,6 @@ def run_blocks(
                 decoder.materialize(hidden)
         if layer in vectors:
             hidden = decoder.steer(hidden, vectors[layer])
-    decoder.rest()
     return hidden
 
 

@@ -6,7 +6,8 @@ compute, how much memory there is, and the blocks that stay from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,13 +83,18 @@ class LoadedModel:
         names = self._kept[0] if self._kept is not None else ()
         return len({name.split(".")[1] for name in names if name.startswith("layers.")})
 
-    def open_blocks(self, num_blocks: int, *, resident: bool) -> Decoder[Any]:
-        """Map the weights of the first blocks, or take a decoder that was kept."""
+    def open_blocks(
+        self, num_blocks: int, *, resident: bool
+    ) -> AbstractContextManager[Decoder[Any]]:
+        """Map the weights of the first blocks, or take a decoder that was kept.
+
+        It rests when the ``with`` ends, however that is.
+        """
         shapes = extraction_shapes(self.config, range(num_blocks))
         return self._open(shapes, resident=resident)
 
-    def open_model(self, *, resident: bool) -> Decoder[Any]:
-        """Map all weights, the head with them, or take a decoder that was kept."""
+    def open_model(self, *, resident: bool) -> AbstractContextManager[Decoder[Any]]:
+        """Map all weights, the head with them; else as ``open_blocks``."""
         return self._open(generation_shapes(self.config), resident=resident)
 
     def check_tokens(self, token_ids: Sequence[Sequence[int]]) -> None:
@@ -100,7 +106,15 @@ class LoadedModel:
                     f" is outside the model's vocabulary of {self.config.vocab_size}"
                 )
 
-    def _open(self, shapes: Shapes, *, resident: bool) -> Decoder[Any]:
+    @contextmanager
+    def _open(self, shapes: Shapes, *, resident: bool) -> Iterator[Decoder[Any]]:
+        decoder = self._take(shapes, resident=resident)
+        try:
+            yield decoder
+        finally:
+            decoder.rest()
+
+    def _take(self, shapes: Shapes, *, resident: bool) -> Decoder[Any]:
         if self._kept is not None and resident and self._kept[0] >= shapes.keys():
             return self._kept[1]
         self._kept = None

@@ -55,15 +55,15 @@ class Reading:
             WeightsError: A weight file is damaged or lacks a tensor.
             NumericsError: A row is infinite or not a number.
         """
-        decoder = self.model.open_blocks(
-            self.plan.num_blocks, resident=self.plan.resident
-        )
-        for number, wave in enumerate(self.plan.waves):
-            token_ids = [self.token_ids[index] for index in wave]
-            on_block = partial(self._report, number)
-            rows = extract_rows(decoder, token_ids, self.layers, self.deltas, on_block)
-            check_finite(rows, wave, self.layers, self.model)
-            yield wave, rows
+        plan, layers = self.plan, self.layers
+        opened = self.model.open_blocks(plan.num_blocks, resident=plan.resident)
+        with opened as decoder:
+            for number, wave in enumerate(plan.waves):
+                token_ids = [self.token_ids[index] for index in wave]
+                on_block = partial(self._report, number)
+                rows = extract_rows(decoder, token_ids, layers, self.deltas, on_block)
+                check_finite(rows, wave, layers, self.model)
+                yield wave, rows
 
     def _report(self, number: int, layer: int) -> None:
         """Say how far it is; a wave in work counts by the blocks it has passed."""

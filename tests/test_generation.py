@@ -93,15 +93,16 @@ def test_the_published_texts_steered_and_not(toy, shared, device):
 def tokens(runtime: Runtime, ids: list[int], count: int, *steer) -> list[int]:
     """Generate token ids, the likeliest each time, past any end of text."""
     model = runtime._model
-    made = generate_tokens(
-        open_answering(model, len(ids)),
-        ids,
-        deltas=sum_deltas(steer, model),
-        sample=lambda logits: int(logits.argmax()),
-        stop_ids=(),
-        max_new_tokens=count,
-    )
-    return list(made)
+    with open_answering(model, len(ids)) as decoder:
+        made = generate_tokens(
+            decoder,
+            ids,
+            deltas=sum_deltas(steer, model),
+            sample=lambda logits: int(logits.argmax()),
+            stop_ids=(),
+            max_new_tokens=count,
+        )
+        return list(made)
 
 
 @pytest.mark.parametrize(
@@ -218,14 +219,15 @@ def test_scores_are_sums_of_log_probabilities(toy, device):
     """Against the plain softmax of the logits of every prefix."""
     runtime = ster.load(toy, device=device)
     texts = ["the sea is calm .", "the sea is", "storm"]
-    decoder = open_answering(runtime._model, 16)
+    top = runtime.config.num_hidden_layers - 1
     expected = []
     for response in texts:
         ids = runtime.response_tokens(response)
-        packed = pack_tokens(decoder, [ids])
-        waves = plan_waves(decoder, packed, None, runtime.config.num_hidden_layers - 1)
-        hidden = run_blocks(decoder, packed.token_ids, waves, None, {})
-        logits = decoder.unembed(hidden).astype(np.float64)
+        with open_answering(runtime._model, 16) as decoder:
+            packed = pack_tokens(decoder, [ids])
+            waves = plan_waves(decoder, packed, None, top)
+            hidden = run_blocks(decoder, packed.token_ids, waves, None, {})
+            logits = decoder.unembed(hidden).astype(np.float64)
         mass = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         expected.append(sum(np.log(mass[i, ids[i + 1]]) for i in range(len(ids) - 1)))
     for batch_size in (1, 2, 8):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 import ster
 from ster.decoder.numpy_decoder import NumpyDecoder
@@ -75,5 +76,26 @@ def test_a_kept_decoder_holds_no_scratch_after_a_run(tmp_path, monkeypatch):
     runtime = ster.load(write_checkpoint(tmp_path).directory)
     runtime.activations(["ab", "abc"])
     runtime.generate("ab", max_new_tokens=2)
-    assert len(decoders) >= 2
+    runtime.score_responses(["ab"])
+    assert len(decoders) == 3
     assert all(not vars(decoder._scratch._held) for decoder in decoders)
+
+
+@pytest.mark.parametrize("run", ["activations", "generate"])
+def test_a_run_that_is_broken_off_holds_no_scratch(tmp_path, monkeypatch, run):
+    runtime = ster.load(write_checkpoint(tmp_path).directory)
+    runtime.generate("ab", max_new_tokens=1)
+    assert runtime._model._kept is not None
+    decoder = runtime._model._kept[1]
+    assert isinstance(decoder, NumpyDecoder)
+
+    def interrupt(*_: object) -> None:
+        assert vars(decoder._scratch._held)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NumpyDecoder, "rows", interrupt)
+    monkeypatch.setattr(NumpyDecoder, "unembed", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(runtime, run)(["ab"] if run == "activations" else "ab")
+    assert runtime._model._kept[1] is decoder
+    assert not vars(decoder._scratch._held)

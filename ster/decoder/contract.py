@@ -162,5 +162,5 @@ class Decoder(Protocol[Array]):
         ...
 
     def rest(self) -> None:
-        """Let go of the memory that only a stream in work needs; one is done."""
+        """Let go of the memory that only a run at work needs: it is over."""
         ...

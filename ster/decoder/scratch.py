@@ -1,4 +1,4 @@
-"""Memory for what a block computes on its way, made once for a stream and used again.
+"""Memory for what a block computes on its way, made once for a run and used again.
 
 Fresh memory costs a page fault for every few kilobytes, which takes longer than most of
 the arithmetic that is done in it.
