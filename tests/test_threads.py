@@ -64,7 +64,7 @@ def test_slices_cover_the_rows_in_order_and_are_of_nearly_equal_size(rows, most,
     sizes = [part.stop - part.start for part in slices]
     assert max(sizes) <= most
     assert all(size % GRAIN == 0 for size in sizes[:-1])
-    assert max(sizes) - min(sizes[:-1], default=0) <= GRAIN or len(sizes) == 1
+    assert max(sizes) - min(sizes) < 2 * GRAIN
 
 
 @pytest.mark.parametrize(

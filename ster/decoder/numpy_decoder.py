@@ -192,7 +192,7 @@ class NumpyDecoder:
             tensor.release()
 
     def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Any]:
-        """Bring what belongs to a stream into the decoder's own arrays: they are."""
+        """Bring what belongs to a stream into memory as the stream lies in it."""
         cos, sin = np.asfortranarray(rotary.cos), np.asfortranarray(rotary.sin)
         return Wave(cos=cos, sin=sin, attention=attention)
 

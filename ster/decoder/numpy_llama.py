@@ -324,7 +324,7 @@ class NumpyBlock:
             if hidden.dtype != np.float32:
                 sums[:] = sums.astype(hidden.dtype)
             x = self.post_attention_layernorm(sums, scratch.columns("x", *shape))
-            np.add(sums, self.mlp(x, scratch), out=hidden[part], casting="same_kind")
+            np.add(sums, self.mlp(x, scratch), out=hidden[part])
 
         self.threads.map(finish, self._slices(len(hidden)))
         return hidden

@@ -62,7 +62,8 @@ class Threads:
     def slices(self, num_rows: int, most: int) -> list[slice]:
         """Cut rows into slices of nearly equal size, at most ``most`` rows each.
 
-        Each but the last is a multiple of ``GRAIN`` rows. A few rows stay together:
+        Each but the last is a multiple of ``GRAIN`` rows, which ``most`` is not less
+        than. A few rows stay together:
         then the weights bound the work, not the rows, and BLAS itself reads them on all
         cores.
         """
