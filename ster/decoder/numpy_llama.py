@@ -38,6 +38,9 @@ MIN_SLICE_ROWS, MAX_SLICE_ROWS = 256, 1280
 # they stay in a core's cache.
 MAX_SCORES = 1 << 18
 ACTIVATED_VALUES = 1 << 18
+# Scores below this size are exponentiated as they are: exp(±40), and sums of it, are
+# far from both ends of f32. The largest score of a row is dear to find.
+SAFE_SCORE = 40.0
 
 
 def slice_rows(config: DecoderConfig) -> int:
@@ -120,17 +123,21 @@ def attend(
     kv_heads = k.shape[1]
     shared = num_heads // kv_heads  # query heads that share one key head
     # Queries that share a key head are rows of one product.
-    queries = q[batch.queries] * head_dim**-0.5
+    queries = q.take(batch.queries, axis=0)
+    queries *= head_dim**-0.5
     queries = queries.reshape(groups, num_queries, kv_heads, shared, head_dim)
     queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
     keys = _gather(k, batch.keys).transpose(0, 2, 3, 1)
     values = _gather(v, batch.keys).transpose(0, 2, 1, 3)
-    scores = (queries @ keys).reshape(groups, kv_heads, num_queries, shared, num_keys)
+    scores: F32 = queries @ keys
+    scores = scores.reshape(groups, kv_heads, num_queries, shared, num_keys)
+    moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
     hidden_keys = ~visible(batch, window)
     np.copyto(scores, -np.inf, where=hidden_keys[:, None, :, None, :])
-    scores -= scores.max(axis=-1, keepdims=True)
+    if not moderate:
+        scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
-    total = scores.sum(axis=-1, keepdims=True)
+    total = np.einsum("...k->...", scores)[..., None]
     out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
     out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
     out /= total
@@ -140,7 +147,7 @@ def attend(
 
 def _gather(rows: Hidden, indices: Ints | None) -> F32:
     """Take each group's keys or values as f32; None is all of them, for one group."""
-    taken = rows[None] if indices is None else rows[indices]
+    taken = rows[None] if indices is None else rows.take(indices, axis=0)
     return taken.astype(np.float32, copy=False)
 
 

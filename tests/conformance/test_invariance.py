@@ -24,6 +24,7 @@ from tests.checkpoints import (
     Config,
     as_stored,
     make_config,
+    make_tensors,
     random_ids,
     text,
     write_checkpoint,
@@ -199,6 +200,19 @@ def test_the_same_run_gives_the_same_bits(opened, device, prompts, layers):
     decoder = opened("plain", device, "f32", False)
     first = read(decoder, prompts, layers)
     assert np.array_equal(read(decoder, prompts, layers), first)
+
+
+@pytest.mark.parametrize("factor", [1.0, 20.0, 150.0])
+def test_scores_of_hundreds_neither_overflow_nor_vanish(tmp_path, device, factor):
+    """exp() ends at 88; some rows' scores all lie as far below as others' above."""
+    config = make_config()
+    tensors = make_tensors(config)
+    tensors["model.layers.0.self_attn.q_proj.weight"] *= np.float32(factor)
+    made = write_checkpoint(tmp_path, config, tensors=tensors)
+    expected = np.stack([last_rows(config, tensors, stem) for stem in TEXTS])
+    decoder = open_decoder(made, device, resident=True)
+    rows = read(decoder, TEXTS, range(NUM_LAYERS))
+    assert_close(rows, expected, tolerance(device, "f32"))
 
 
 def test_a_later_token_changes_no_earlier_row(opened, device):
