@@ -8,6 +8,7 @@ DEVICE ?= cpu
 PRECISION ?= f32
 RUNS ?= 3
 CASES ?= abcdxef
+KERNEL ?=
 DATA ?= ../shared/data
 MODEL ?= build/real_model/smollm2-f32
 BF16_MODEL ?= build/real_model/smollm2-bf16
@@ -31,7 +32,8 @@ test: check ## everything that CI runs: check, then all tests
 
 bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 20 minutes
 	@$(BIN)/python -m benchmarks.bench --model $(MODEL) --bf16-model $(BF16_MODEL) --data $(DATA) \
-	  --device $(DEVICE) --precision $(PRECISION) --runs $(RUNS) --cases $(CASES)
+	  --device $(DEVICE) --precision $(PRECISION) --runs $(RUNS) --cases $(CASES) \
+	  $(if $(KERNEL),--kernel $(KERNEL))
 
 bench-7b: .venv/bench.stamp ## run a made-up 13.5 GB checkpoint in less memory: 2 minutes, 14 GB of disk
 	@$(BIN)/python -m benchmarks.big_model

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import commands, startup, writing
 from benchmarks.cases import Case, make_cases
 from benchmarks.commands import PYTHON, Setup
-from benchmarks.process import Run, ask, run, say
+from benchmarks.process import Run, ask, run, say, unpin
 from benchmarks.tables import both, fine_ratio, megabytes, ratio, seconds, table
 
 BATCH_SIZES = {"cpu": (8, 16, 32), "mlx-cpu": (8, 16, 32)}
@@ -41,6 +41,7 @@ class Result:
 def main() -> None:
     """Measure, then print the tables."""
     options = read_options()
+    unpin(options.kernel)
     options.work.mkdir(parents=True, exist_ok=True)
     setup = Setup(
         model=options.model,
@@ -72,6 +73,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cases", default="abcdxef", help="letters of the cases")
+    parser.add_argument("--kernel", help="OpenBLAS's kernels: Haswell for AVX2")
     parser.add_argument("--work", type=Path, default=Path("build/bench"))
     return parser.parse_args()
 
@@ -182,12 +184,6 @@ def peer_table(results: list[Result]) -> str:
         for one in results
     ]
     return table(titles, rows)
-
-
-def times(result: Result) -> tuple[str, str]:
-    """Write the times of both, and the peer's batch size."""
-    theirs = f"{seconds(wall(result.peer))} ({result.batch_size})"
-    return seconds(wall(result.ster)), theirs
 
 
 def products_table(setup: Setup, results: list[Result]) -> str:

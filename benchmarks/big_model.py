@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.cases import write_prompts
 from benchmarks.commands import PYTHON
-from benchmarks.process import Run, ask, run, say
+from benchmarks.process import Run, ask, run, say, unpin
 from benchmarks.tables import fine_ratio, megabytes, seconds, table
 
 HIDDEN, INNER, HEADS, VOCABULARY = 4096, 11008, 32, 32000
@@ -44,6 +44,7 @@ PROMPTS = [
 def main() -> None:
     """Make the checkpoint, measure, remove it."""
     options = read_options()
+    unpin()
     model = options.work / "7b"
     shutil.rmtree(model, ignore_errors=True)
     options.work.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,11 @@ from typing import Any
 # Linux counts memory in kilobytes and reads in blocks of 512; macOS memory in bytes.
 PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 READ_UNIT = 512
+# Variables that choose kernels or threads for one library and not for another.
+PINNING = (
+    *("OPENBLAS_", "GOTO_", "MKL_", "VECLIB_", "BLIS_", "OMP_", "KMP_", "GOMP_"),
+    *("DNNL_", "ONEDNN_", "ATEN_CPU_"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,18 @@ class Run:
     peak_bytes: int
     read_bytes: int
     output: str
+
+
+def unpin(kernel: str | None = None) -> None:
+    """Let the libraries under both programs choose for themselves, as they come.
+
+    Args:
+        kernel: The processor whose kernels OpenBLAS shall take; None is its choice.
+    """
+    for name in [name for name in os.environ if name.startswith(PINNING)]:
+        say(f"left out of the environment: {name}={os.environ.pop(name)}")
+    if kernel is not None:
+        os.environ["OPENBLAS_CORETYPE"] = kernel
 
 
 def run(command: Sequence[str]) -> Run:
