@@ -129,14 +129,8 @@ def attend(
     queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
     keys = _gather(k, batch.keys).transpose(0, 2, 3, 1)
     values = _gather(v, batch.keys).transpose(0, 2, 1, 3)
-    scores: F32 = queries @ keys
-    scores = scores.reshape(groups, kv_heads, num_queries, shared, num_keys)
-    moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
-    hidden_keys = ~visible(batch, window)
-    np.copyto(scores, -np.inf, where=hidden_keys[:, None, :, None, :])
-    if not moderate:
-        scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
+    scores = (queries @ keys).reshape(groups, kv_heads, num_queries, shared, num_keys)
+    scores = exponentials(scores, visible(batch, window)[:, None, :, None, :])
     total = np.einsum("...k->...", scores)[..., None]
     out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
     out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
@@ -149,6 +143,15 @@ def _gather(rows: Hidden, indices: Ints | None) -> F32:
     """Take each group's keys or values as f32; None is all of them, for one group."""
     taken = rows[None] if indices is None else rows.take(indices, axis=0)
     return taken.astype(np.float32, copy=False)
+
+
+def exponentials(scores: F32, seen: NDArray[np.bool_]) -> F32:
+    """Turn each row of scores into the numerators of its softmax, where it stands."""
+    moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
+    np.copyto(scores, -np.inf, where=~seen)
+    if not moderate:
+        scores -= scores.max(axis=-1, keepdims=True)
+    return np.exp(scores, out=scores)
 
 
 def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
