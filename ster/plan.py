@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
 from ster.packing import DistinctTokens
+from ster.text import counted
 
 # Few enough that a wave's stream is small beside any model's weights.
 WAVE_TOKENS = 16384
@@ -52,10 +53,11 @@ class ExtractionPlan:
         """Describe the plan in one line, for ``--verbose``."""
         weights = "resident" if self.resident else "read for each wave"
         waves = "one wave" if len(self.waves) == 1 else f"{len(self.waves)} waves"
+        prompts = counted(sum(map(len, self.waves)), "prompt")
         return (
-            f"plan: {sum(map(len, self.waves))} prompts, "
-            f"{self.num_prompt_tokens} tokens, {self.num_tokens} distinct; "
-            f"{self.num_blocks} blocks, weights {weights}; "
+            f"plan: {prompts}, {counted(self.num_prompt_tokens, 'token')}, "
+            f"{self.num_tokens} distinct; "
+            f"{counted(self.num_blocks, 'block')}, weights {weights}; "
             f"{waves}; peak {megabytes(self.peak_bytes)} of "
             f"{megabytes(self.memory_bytes)} that may be used"
         )

@@ -23,6 +23,7 @@ from ster.plan import ExtractionPlan
 from ster.reading import Reading, plan_reading
 from ster.reporting import Reporter
 from ster.sampling import Sampling
+from ster.text import counted
 from ster.vectors.compatibility import Steer, sum_deltas
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
@@ -85,9 +86,10 @@ class Runtime:
     def __repr__(self) -> str:
         """Show the model and how it runs."""
         config = self.config
+        layers = counted(config.num_hidden_layers, "layer")
         return (
             f"Runtime(model={self.model!r}, {config.model_type}, "
-            f"{config.num_hidden_layers} layers, hidden_size={config.hidden_size}, "
+            f"{layers}, hidden_size={config.hidden_size}, "
             f"device={self.device!r}, precision={self.precision!r}, "
             f"chat_template={self.chat_template!r})"
         )

@@ -37,6 +37,11 @@ def quoted(text: str) -> str:
     return '"' + "".join(map(_escape, text)) + '"'
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things: ``1 prompt``, ``2 prompts``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def decimal(number: float) -> str:
     """Write a number without exponent, and without a point where it is whole."""
     if math.isnan(number):

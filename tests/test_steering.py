@@ -255,6 +255,25 @@ def test_scaling_from_either_side_keeps_where_it_comes_from(factor):
     assert vector.metadata == {"pair_count": "8"}
 
 
+@pytest.mark.parametrize("divisor", [4, -0.5, np.float64(8)])
+def test_division_is_scaling_by_one_over_it(divisor):
+    divided, scaled = make() / divisor, make() * (1 / divisor)
+    assert (divided.array == scaled.array).all()
+    assert divided.metadata == scaled.metadata
+
+
+@pytest.mark.parametrize("divisor", [0, -0.0, float("nan"), 1e-320])
+def test_what_cannot_be_divided_by_is_refused(divisor):
+    with pytest.raises(DirectionError, match="cannot be divided by"):
+        _ = make() / divisor
+
+
+def test_vectors_add_up_with_sum():
+    vectors = [make(seed=seed) for seed in range(3)]
+    total: Any = sum(vectors)
+    assert (total.array == (vectors[0] + vectors[1] + vectors[2]).array).all()
+
+
 def test_scales_multiply_and_signs_flip():
     assert ((make() * 4) * -0.5).metadata["scale"] == "-2"
     assert (-make()).metadata["scale"] == "-1"
@@ -337,14 +356,18 @@ def test_other_things_do_not_multiply(other):
         _ = make() * other
     with pytest.raises(TypeError):
         _ = other * make()
+    with pytest.raises(TypeError):
+        _ = make() / other
 
 
-def test_other_things_do_not_add():
-    anything: Any = 1
+@pytest.mark.parametrize("anything", [1, 0.0, False, "0", None])
+def test_other_things_do_not_add(anything):
     with pytest.raises(TypeError):
         _ = make() + anything
     with pytest.raises(TypeError):
         _ = make() - anything
+    with pytest.raises(TypeError):
+        _ = anything + make()
 
 
 def test_a_layer_is_looked_at_without_a_copy_or_refused():

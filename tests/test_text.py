@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ster.text import WHITE_SPACE, quoted, trim
+from ster.text import WHITE_SPACE, counted, quoted, trim
 
 
 def test_white_space_is_pythons_but_for_the_separator_controls():
@@ -34,3 +34,9 @@ def test_white_space_is_pythons_but_for_the_separator_controls():
 )
 def test_values_are_quoted_on_one_line(text: str, shown: str):
     assert quoted(text) == shown
+
+
+def test_one_of_a_thing_is_not_several():
+    assert [counted(n, "prompt") for n in range(3)] == [
+        *("0 prompts", "1 prompt", "2 prompts")
+    ]

@@ -30,7 +30,7 @@ from ster.documents.float32 import narrow
 from ster.documents.json import AtomicFile, JsonError, dump_json, read_document
 from ster.errors import DocumentError, LayerError, NumericsError, OutputError
 from ster.layers import abridge
-from ster.text import quoted
+from ster.text import counted, quoted
 
 Float32Array = npt.NDArray[np.float32]
 _LAYER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
@@ -173,8 +173,8 @@ class Activations:
     def __repr__(self) -> str:
         """Show what there is, not the numbers."""
         return (
-            f"Activations(model={self.model!r}, {len(self)} prompts, "
-            f"{len(self.layers)} layers {abridge(self.layers)}, "
+            f"Activations(model={self.model!r}, {counted(len(self), 'prompt')}, "
+            f"{counted(len(self.layers), 'layer')} {abridge(self.layers)}, "
             f"hidden_size={self.hidden_size})"
         )
 

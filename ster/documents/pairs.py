@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ster.documents.json import JsonError, read_document
 from ster.errors import DocumentError
-from ster.text import quoted, trim
+from ster.text import counted, quoted, trim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PairSet:
 
     def __repr__(self) -> str:
         """Show the trait and the number of pairs, not their texts."""
-        return f"PairSet({self.trait_name!r}, {len(self)} pairs)"
+        return f"PairSet({self.trait_name!r}, {counted(len(self), 'pair')})"
 
     @property
     def prompts(self) -> list[str]:

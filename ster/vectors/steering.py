@@ -145,6 +145,15 @@ class SteeringVector:
 
     __rmul__ = __mul__
 
+    def __truediv__(self, divisor: float) -> SteeringVector:
+        """Scale the directions by one over a number."""
+        if not _is_number(divisor):
+            return NotImplemented
+        number = _to_float(divisor)
+        if not number or not math.isfinite(1 / number):
+            raise DirectionError(f"a strength cannot be divided by {number:g}")
+        return self * (1 / number)
+
     def __neg__(self) -> SteeringVector:
         """Point the other way."""
         return self * -1.0
@@ -173,6 +182,10 @@ class SteeringVector:
             method=_joined(self.method, other.method),
             metadata={"sum": f"{_term(self)} + {_term(other)}"},
         )
+
+    def __radd__(self, start: object) -> SteeringVector:
+        """Let ``sum(vectors)`` begin with its 0."""
+        return self if type(start) is int and start == 0 else NotImplemented
 
     def __sub__(self, other: SteeringVector) -> SteeringVector:
         """Subtract layer by layer, as ``self + -other``."""
