@@ -11,6 +11,7 @@ import ster
 from ster.decoder.numpy_decoder import NumpyDecoder
 from ster.decoder.scratch import Scratch
 from tests.checkpoints import random_ids, text, write_checkpoint
+from tests.conformance.compare import assert_close, tolerance
 
 
 def place(array: np.ndarray) -> int:
@@ -60,7 +61,9 @@ def test_runs_at_once_do_not_disturb_each_other(tmp_path):
         for _ in range(5):
             together = pool.map(lambda p: runtime.activations(p).array, sets)
             for rows, expected in zip(together, alone, strict=True):
-                np.testing.assert_array_equal(rows, expected)
+                # BLAS has one thread while another run spreads its work, and may
+                # round otherwise.
+                assert_close(rows, expected, tolerance("cpu", "f32"))
 
 
 def test_a_kept_decoder_holds_no_scratch_after_a_run(tmp_path, monkeypatch):

@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import ThreadpoolController
 
 from ster.decoder.threads import GRAIN, Threads, usable_cores
 from tests.checkpoints import write_checkpoint
@@ -53,6 +56,30 @@ def test_infinities_make_no_warning(threads, items):
         return beyond - above
 
     assert np.isnan(threads.map(compute, items)).all()
+
+
+def test_runs_that_overlap_leave_blas_its_threads():
+    blas = ThreadpoolController().select(user_api="blas")
+    before = blas.info()
+    first_runs, first_may_end = threading.Event(), threading.Event()
+
+    def first(_: int) -> Any:
+        first_runs.set()
+        assert first_may_end.wait(30)
+        return blas.info()
+
+    with ThreadPoolExecutor(1) as other:
+        running = other.submit(Threads(2).map, first, [1, 2])
+        assert first_runs.wait(30)
+
+        def second(_: int) -> None:
+            first_may_end.set()
+            running.result(30)
+
+        Threads(2).map(second, [1, 2])
+        for library in running.result()[0]:
+            assert library["num_threads"] == 1
+    assert blas.info() == before
 
 
 @given(st.integers(1, 5000), st.integers(GRAIN, 700), st.integers(1, 16))

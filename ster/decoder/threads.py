@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TypeVar
 
@@ -19,6 +21,11 @@ LEAST_ROWS = 64
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+# How many threads BLAS has belongs to the process. Of runs that overlap one holds it to
+# one, and gives back what it found; another would find what that one left.
+_blas_is_held = threading.Lock()
 
 
 class Threads:
@@ -47,8 +54,19 @@ class Threads:
 
         if len(items) == 1:
             return [quietly(items[0])]
-        with self._blas.limit(limits=1):
+        with self._blas_on_one_core():
             return list(self._own_pool().map(quietly, items))
+
+    @contextmanager
+    def _blas_on_one_core(self) -> Iterator[None]:
+        if not _blas_is_held.acquire(blocking=False):
+            yield
+            return
+        try:
+            with self._blas.limit(limits=1):
+                yield
+        finally:
+            _blas_is_held.release()
 
     def _start(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.num_threads, "ster")
