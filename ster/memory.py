@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import resource
-import sys
 from pathlib import Path
 
 from ster.errors import UsageError
 from ster.text import quoted
 
-MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 # The rest is left to the page cache that the weights are mapped from, and to others.
 SHARE = 0.75
@@ -43,29 +39,17 @@ def parse_memory(memory: str | int) -> int:
 
 def free_memory() -> int:
     """Return how many more bytes a run may take by default: a share of the free."""
-    return int(SHARE * min(_available(), _container_limit()))
+    import psutil  # late: words about sizes are read without it
+
+    available = psutil.virtual_memory().available
+    return int(SHARE * min(available, _container_limit()))
 
 
 def held_memory() -> int:
     """Return how many bytes this process holds already."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        pass  # not Linux: the most it has held must do
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    import psutil
 
-
-def _available() -> int:
-    """Return what the system could give: free or easily freed; else half of all."""
-    try:
-        for line in MEMINFO.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return int(psutil.Process().memory_info().rss)
 
 
 def _container_limit() -> int:
