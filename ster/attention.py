@@ -94,6 +94,7 @@ def plan_attention(
     *,
     window: int | None,
     max_pairs: int,
+    max_keys: int,
     rows: Ints | None = None,
 ) -> Attention[Ints]:
     """Plan one layer's attention over a packed stream.
@@ -103,6 +104,8 @@ def plan_attention(
         window: The layer's sliding window.
         max_pairs: Most query-key pairs in one batch, padding included; a piece of
             ``MIN_QUERIES`` may exceed it.
+        max_keys: Most keys in one batch, each counted for every group that sees it; one
+            group may exceed it.
         rows: The rows whose results are wanted, ascending and distinct; None is all.
     """
     shapes: dict[tuple[int, int], list[_Group]] = defaultdict(list)
@@ -110,7 +113,8 @@ def plan_attention(
         shapes[_rounded(group.queries.size), _rounded(group.keys.size)].append(group)
     batches = []
     for (num_queries, num_keys), groups in sorted(shapes.items()):
-        step = max(1, max_pairs // (num_queries * num_keys))
+        fitting = min(max_pairs // (num_queries * num_keys), max_keys // num_keys)
+        step = max(1, fitting)
         batches += [
             _pad(groups[at : at + step], num_queries, num_keys)
             for at in range(0, len(groups), step)

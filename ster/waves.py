@@ -49,6 +49,7 @@ def plan_waves(
             packed,
             window=window,
             max_pairs=decoder.max_attention_pairs,
+            max_keys=decoder.max_attention_keys,
             rows=top_rows if is_top else None,
         )
         return decoder.wave(rotary, attention)

@@ -109,6 +109,11 @@ class Decoder(Protocol[Array]):
         """Return how many query-key pairs one attention batch may hold."""
         ...
 
+    @property
+    def max_attention_keys(self) -> int:
+        """Return how many keys one attention batch may gather."""
+        ...
+
     def embed(self, token_ids: Ints) -> Array:
         """Gather embedding rows, (num_tokens, hidden_size); the table stays as it is.
 

@@ -20,6 +20,14 @@ PRECISIONS = ("f32", "f16", "bf16")
 # MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
 _MLX_DECODER = "ster.decoder.mlx_decoder"
+# What to do where a device is not to be had.
+WAYS = {
+    "metal": "this MLX has no Metal, which is on Apple silicon only; use --device cpu "
+    "here",
+    "cuda": "this MLX has no CUDA; where there is an NVIDIA card, install ster-mlx "
+    "with its extra `cuda`, else use --device cpu",
+    MLX_CPU: "MLX is not installed; on Linux `mlx[cpu]` is it without a GPU",
+}
 
 
 class Implementation(Protocol):
@@ -90,7 +98,7 @@ def implementation(device: str) -> Implementation:
         module = importlib.import_module(_MLX_DECODER)
     except ImportError as error:
         sentence = f"this Ster binary was built without the {device} feature"
-        raise DeviceError(sentence, error) from error
+        raise DeviceError(sentence, WAYS[device]) from error
     return cast("Implementation", module)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,9 @@ from ster.checkpoint.config import DecoderConfig
 from ster.checkpoint.tensors import EMBEDDING, HEAD, NORM, block_values, group_by_layer
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.contract import Cache, Decoder, Footprint, Wave
+from ster.decoder.devices import WAYS
 from ster.decoder.mlx_llama import (
+    MAX_GATHERED,
     MAX_SCORES,
     MLP,
     Linear,
@@ -49,18 +51,12 @@ def check_available(device: str) -> None:
         DeviceError: It is not to be had.
     """
     backends = {"metal": ("Metal", mx.metal), "cuda": ("CUDA", mx.cuda)}
-    ways = {
-        "metal": "this MLX has no Metal, which is on Apple silicon only; use --device "
-        "cpu here",
-        "cuda": "this MLX has no CUDA; where there is an NVIDIA card, install ster-mlx "
-        "with its extra `cuda`, else use --device cpu",
-    }
     if device not in backends:
         return
     spelled, backend = backends[device]
     if not backend.is_available():
         sentence = f"this Ster binary was built without the {device} feature"
-        raise DeviceError(sentence, ways[device])
+        raise DeviceError(sentence, WAYS[device])
     try:
         with mx.stream(mx.gpu):
             mx.eval(mx.zeros(1) + 1)
@@ -70,8 +66,10 @@ def check_available(device: str) -> None:
 
 def device_memory() -> int:
     """Return how much memory the device lets a process use, as far as it says."""
-    known = mx.device_info()
-    sizes = ("max_recommended_working_set_size", "memory_size", "total_memory")
+    has_gpu = mx.metal.is_available() or mx.cuda.is_available()
+    known = mx.device_info(mx.gpu if has_gpu else mx.cpu)
+    # On CUDA what is free now: others may have taken some.
+    sizes = ("max_recommended_working_set_size", "free_memory", "memory_size")
     return next((int(known[name]) for name in sizes if name in known), 2**62)
 
 
@@ -84,6 +82,7 @@ def footprint(
     projected = config.query_size + 2 * config.key_value_size
     stream = 3 * config.hidden_size + 3 * projected + 3 * config.query_size
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
+    gathered = max(MAX_GATHERED, longest_prompt * config.key_value_size)
     return Footprint(
         block_bytes=width * values,
         # As stored, at the run's width, stacked, and widened for the products; and the
@@ -92,7 +91,9 @@ def footprint(
         token_bytes=4 * (stream + 4 * config.intermediate_size) + INDEX_BYTES,
         row_bytes=4 * config.hidden_size,
         key_bytes=KEY_BYTES,
-        fixed_bytes=4 * 2 * scores + CACHE_BYTES,
+        # Keys and values of a batch, gathered, widened and laid out for the kernel, and
+        # those of the batch before: seven times, as measured.
+        fixed_bytes=4 * (2 * scores + 7 * 2 * gathered) + CACHE_BYTES,
     )
 
 
@@ -149,6 +150,11 @@ class MLXDecoder:
     def max_attention_pairs(self) -> int:
         """Return how many query-key pairs one attention batch may hold."""
         return MAX_SCORES // self.config.num_attention_heads
+
+    @property
+    def max_attention_keys(self) -> int:
+        """Return how many keys one attention batch may gather."""
+        return MAX_GATHERED // self.config.key_value_size
 
     def embed(self, token_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
@@ -253,6 +259,9 @@ class MLXDecoder:
             weights = BlockWeights(self._layers[layer], self._dtype)
             with mx.stream(self._device):
                 self._blocks[layer] = self._make_block(weights)
+            # Else they stay as they are stored, beside what is made of them, and belong
+            # to this thread's stream.
+            mx.eval(weights.made)
 
     def _make_block(self, weights: BlockWeights) -> MLXBlock:
         def norm(name: str) -> RMSNorm:
@@ -281,26 +290,36 @@ class MLXDecoder:
 
 @dataclass(frozen=True, slots=True)
 class BlockWeights:
-    """Reads weights: mapped, rounded to the run's precision, on the device."""
+    """Reads weights: mapped, rounded to the run's precision, on the device.
+
+    Args:
+        tensors: The mapped tensors by name.
+        dtype: The run's width.
+        made: All that was read so far, not evaluated yet.
+    """
 
     tensors: Mapping[str, StoredTensor]
     dtype: mx.Dtype
+    made: list[mx.array] = field(default_factory=list)
 
     def vector(self, name: str) -> mx.array:
         """Read a bias or a norm's weight, rounded but kept wide: it is small."""
-        return self.read(name).astype(mx.float32)
+        return self._note(self.read(name).astype(mx.float32))
 
     def linear(self, part: str, *names: str) -> Linear:
         """Read projections, stacked into one."""
         biases = [f"{part}.{name}.bias" for name in names]
+        weights = [self.read(f"{part}.{name}.weight") for name in names]
         return Linear(
-            weight=mx.concatenate(
-                [self.read(f"{part}.{name}.weight") for name in names]
-            ),
-            bias=mx.concatenate([self.vector(bias) for bias in biases])
+            weight=self._note(mx.concatenate(weights)),
+            bias=self._note(mx.concatenate([self.vector(bias) for bias in biases]))
             if biases[0] in self.tensors
             else None,
         )
+
+    def _note(self, array: mx.array) -> mx.array:
+        self.made.append(array)
+        return array
 
     def read(self, name: str) -> mx.array:
         """Copy a tensor to the device as it is stored, and convert it there."""

@@ -23,8 +23,10 @@ from ster.decoder.contract import Cache, Wave
 
 # Scores of one attention batch, over all heads: what an unfused kernel materialises.
 MAX_SCORES = 1 << 25
-# Multiplications of one product of the feed-forward part: a fraction of a second on the
-# slowest of these GPUs, so that no command keeps the screen waiting.
+# Values of the keys that one attention batch gathers, and so of its values.
+MAX_GATHERED = 1 << 23
+# Multiplications of one product: a fraction of a second on the slowest of these GPUs,
+# so that no command keeps the screen waiting.
 MAX_PRODUCT = 1 << 38
 # MLX counts rows with 32 bits, and narrow models would get more at once.
 MAX_ROWS = 1 << 20
@@ -97,12 +99,14 @@ def attend(
         (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
     """
     groups, num_queries = batch.queries.shape
+    # A token that is generated; without a mask a faster kernel serves it.
+    sees_all = batch.keys is None and num_queries == 1 and window is None
     out = mx.fast.scaled_dot_product_attention(
         q[batch.queries].swapaxes(1, 2),
         _gather(k, batch.keys).swapaxes(1, 2),
         _gather(v, batch.keys).swapaxes(1, 2),
         scale=q.shape[-1] ** -0.5,
-        mask=visible(batch, window)[:, None],
+        mask=None if sees_all else visible(batch, window)[:, None],
     )
     return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
 
@@ -243,27 +247,47 @@ class MLXBlock:
         self, hidden: mx.array, wave: Wave[mx.array]
     ) -> tuple[mx.array, mx.array, mx.array]:
         """Make queries, keys and values; keys and values at the stream's width."""
-        x, rows = self.input_layernorm(hidden.astype(mx.float32)), wave.attention.rows
+        rows, attn = wave.attention.rows, self.self_attn
+        x = self.input_layernorm(hidden.astype(mx.float32))
+        cos, sin = wave.cos, wave.sin
+        outputs = self.config.query_size + 2 * self.config.key_value_size
+        parts = self._parts(len(hidden), outputs)
         if rows is None:
-            q, k, v = self.self_attn.project(x, wave.cos, wave.sin)
+            made = [attn.project(x[p], cos[p], sin[p]) for p in parts]
+            q, k, v = (mx.concatenate([*pieces]) for pieces in zip(*made, strict=True))
         else:
-            q = self.self_attn.queries(x[rows], wave.cos[rows], wave.sin[rows])
-            k, v = self.self_attn.keys_values(x, wave.cos, wave.sin)
+            kv = [attn.keys_values(x[p], cos[p], sin[p]) for p in parts]
+            k, v = (mx.concatenate([*pieces]) for pieces in zip(*kv, strict=True))
+            q = attn.queries(x[rows], cos[rows], sin[rows])
         return q, k.astype(hidden.dtype), v.astype(hidden.dtype)
 
     def _attend(
         self, attention: Attention[mx.array], q: mx.array, k: mx.array, v: mx.array
     ) -> mx.array:
         """Attend batch by batch; one row of context for each query, in order."""
-        batches = [attend(b, q, k, v, attention.window) for b in attention.batches]
+        batches: list[mx.array] = []
+        for batch in attention.batches:
+            if batches:
+                # One after the other, or the graph is walked in a breadth that holds
+                # the scores and keys of many at once.
+                q, k, v = mx.depends([q, k, v], [batches[-1]])
+            batches.append(attend(batch, q, k, v, attention.window))
         return mx.concatenate(batches)[attention.order]
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
         """Add attention and feed-forward part, rounding each sum to the stream."""
-        resid = hidden.astype(mx.float32) + self.self_attn.o_proj(context)
-        resid = resid.astype(hidden.dtype).astype(mx.float32)
-        values = self.config.hidden_size * 2 * self.config.intermediate_size
+
+        def finish(part: slice) -> mx.array:
+            resid = hidden[part].astype(mx.float32)
+            resid = resid + self.self_attn.o_proj(context[part])
+            resid = resid.astype(hidden.dtype).astype(mx.float32)
+            return resid + self.mlp(self.post_attention_layernorm(resid))
+
+        parts = self._parts(len(hidden), 2 * self.config.intermediate_size)
+        return mx.concatenate([finish(p) for p in parts]).astype(hidden.dtype)
+
+    def _parts(self, num_rows: int, outputs: int) -> list[slice]:
+        """Cut rows so that no product of the hidden width is too long a command."""
+        values = self.config.hidden_size * outputs
         step = min(max(1, MAX_PRODUCT // values), MAX_ROWS)
-        pieces = [resid[at : at + step] for at in range(0, len(resid), step)]
-        pieces = [p + self.mlp(self.post_attention_layernorm(p)) for p in pieces]
-        return mx.concatenate(pieces).astype(hidden.dtype)
+        return [slice(at, at + step) for at in range(0, num_rows, step)]

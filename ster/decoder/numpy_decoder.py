@@ -21,6 +21,7 @@ from ster.decoder.contract import Cache, Decoder, Footprint, Wave
 from ster.decoder.numpy_llama import (
     ACTIVATED_VALUES,
     F32,
+    MAX_GATHERED,
     MAX_SCORES,
     MLP,
     Hidden,
@@ -66,7 +67,7 @@ def footprint(
     slices = 4 * config.hidden_size + 3 * projected + 2 * config.intermediate_size
     slices = slices * slice_rows(config) + 2 * ACTIVATED_VALUES
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
-    keys = 2 * longest_prompt * config.key_value_size
+    keys = 2 * max(MAX_GATHERED, longest_prompt * config.key_value_size)
     return Footprint(
         block_bytes=block,
         # The file's own pages may be mapped beside it.
@@ -124,6 +125,11 @@ class NumpyDecoder:
     def max_attention_pairs(self) -> int:
         """Return how many query-key pairs one attention batch may hold."""
         return MAX_SCORES // self.config.num_attention_heads
+
+    @property
+    def max_attention_keys(self) -> int:
+        """Return how many keys one attention batch may gather."""
+        return MAX_GATHERED // self.config.key_value_size
 
     def embed(self, token_ids: Ints) -> Hidden:
         """Gather embedding rows; see ``contract.Decoder``."""

@@ -37,6 +37,8 @@ MIN_SLICE_ROWS, MAX_SLICE_ROWS = 256, 1280
 # Scores of one attention batch, over all heads, and values that are activated at once:
 # they stay in a core's cache.
 MAX_SCORES = 1 << 18
+# Values of the keys that one attention batch gathers, and so of its values.
+MAX_GATHERED = 1 << 20
 ACTIVATED_VALUES = 1 << 18
 # Scores below this size are exponentiated as they are: exp(±40), and sums of it, are
 # far from both ends of f32. The largest score of a row is dear to find.
