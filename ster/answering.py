@@ -18,6 +18,7 @@ from ster.generation import generate_tokens, score_responses
 from ster.loaded import LoadedModel
 from ster.plan import megabytes, split_waves
 from ster.sampling import Sampling, make_sampler
+from ster.text import counted
 
 F32 = NDArray[np.float32]
 
@@ -129,6 +130,13 @@ def open_answering(
         model.reporter.warn(
             f"the weights need {megabytes(needed)} and may use "
             f"{megabytes(budget.memory_bytes)}, so they are read anew for every token"
+        )
+    if model.verbose:
+        weights = "resident" if resident else "read for each token"
+        model.reporter.note(
+            f"plan: {counted(config.num_hidden_layers, 'block')} and the head, weights "
+            f"{weights}; peak {megabytes(needed)} of {megabytes(budget.memory_bytes)} "
+            "that may be used"
         )
     return model.open_model(resident=resident)
 

@@ -108,6 +108,28 @@ class OutputError(SterError):
     """A file that the person asked for cannot be written."""
 
 
+# How what a notebook gives to a runtime is made.
+_WAYS = {
+    "PairSet": "ster.PairSet.load(path) reads one, ster.PairSet.of([...]) makes one",
+    "SteeringVector": "ster.SteeringVector.load(path) reads one",
+    "StrengthTrial": (
+        'ster.StrengthTrial.of("-4,4", batch_size=8, max_sequence=200) makes one'
+    ),
+    "Sampling": "ster.Sampling(temperature=0.7) makes one",
+}
+
+
+def require_type(value: object, kind: type, name: str) -> None:
+    """Refuse an argument of another type, and say how one of the right type is made.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if not isinstance(value, kind):
+        sentence = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
+        raise UsageError(sentence, _WAYS[kind.__name__])
+
+
 def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:
     """Turn causes into lines; a ``SterError`` among them brings its own along."""
     lines: list[str] = []

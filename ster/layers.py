@@ -94,7 +94,7 @@ def _parse_segment(segment: str) -> range:
     start = _parse_index(first)
     if not dots:
         if start is None:
-            raise LayerError(f"invalid layer {quoted(segment)}")
+            raise LayerError(f"invalid layer {quoted(segment)}", *_hint(segment))
         return range(start, start + 1)
     end = _parse_index(last)
     if start is None or end is None:
@@ -102,6 +102,15 @@ def _parse_segment(segment: str) -> range:
     if start >= end:
         raise LayerError(f"layer range {quoted(segment)} must have start < end")
     return range(start, end)
+
+
+def _hint(segment: str) -> list[str]:
+    """Say how a range is written that others write with a dash or a colon."""
+    for sign in "-:":
+        ends = segment.split(sign)
+        if len(ends) == 2 and None not in map(_parse_index, ends):
+            return [f"a range is written {ends[0]}..{ends[1]}, its end not included"]
+    return []
 
 
 def _parse_index(text: str) -> int | None:

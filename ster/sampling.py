@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.errors import UsageError
+from ster.errors import UsageError, require_type
 
 F32 = NDArray[np.float32]
 
@@ -45,6 +45,7 @@ class Sampling:
 
 def make_sampler(sampling: Sampling) -> Callable[[F32], int]:
     """Return the function that takes each step's logits, (vocab_size,), to a token."""
+    require_type(sampling, Sampling, "sampling")
     if sampling.temperature <= 0:
         return lambda logits: int(logits.argmax())
     random = np.random.default_rng(sampling.seed)

@@ -473,3 +473,12 @@ def test_writing_to_a_file_that_is_not_open_is_refused(tmp_path: Path):
     with pytest.raises(OutputError, match="closed"):
         file.write(b"x")
     assert tree(tmp_path) == ["out.json"]
+
+
+def test_a_home_that_no_shell_expanded_makes_no_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError) as caught, AtomicFile("~/out.json"):
+        pass
+    assert caught.value.sentence == "failed to write ~/out.json"
+    assert "whole path" in caught.value.causes[0]
+    assert list(tmp_path.iterdir()) == []

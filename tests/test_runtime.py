@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster import Activations, load, write_toy_checkpoint
+from ster import Activations, PairSet, load, write_toy_checkpoint
 from ster.decoder.devices import implementation
 from ster.errors import (
     CapacityError,
@@ -438,3 +438,51 @@ def test_a_model_so_narrow_that_all_rows_fit_one_product(tmp_path, device):
     folder = str(write_checkpoint(tmp_path / "model", config))
     rows = load(folder, device=device).activations(PROMPTS).array
     np.testing.assert_allclose(rows, load(folder).activations(PROMPTS).array, atol=1e-5)
+
+
+def wrong(runtime: Any, what: str) -> object:
+    """Give what a notebook gives first: a path, a list, a dict."""
+    pairs, vector = PairSet.of([("a b", "c d")]), Path("happy.json")
+    return {
+        "train": lambda: runtime.train("pairs.json"),
+        "optimize": lambda: runtime.optimize([("a", "b")]),
+        "evaluate pairs": lambda: runtime.evaluate({}, vector),
+        "evaluate vector": lambda: runtime.evaluate(pairs, vector),
+        "trial": lambda: runtime.evaluate(pairs, runtime.train(pairs), "4"),
+        "steer": lambda: runtime.generate("the sea", steer="happy.json"),
+        "several": lambda: runtime.activations(["the sea"], steer=[np.ones(64, "f4")]),
+        "array": lambda: runtime.activations(["the sea"], steer=np.ones(64, "f4")),
+        "sampling": lambda: runtime.generate("the sea", sampling={"top_p": 0.5}),
+    }[what]()
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence", "way"),
+    [
+        ("train", "pairs must be a PairSet, not str", "PairSet.load"),
+        ("optimize", "pairs must be a PairSet, not list", "PairSet.of"),
+        ("evaluate pairs", "pairs must be a PairSet, not dict", "PairSet.of"),
+        ("evaluate vector", "vector must be a SteeringVector, not PosixPath", "load"),
+        ("trial", "trial must be a StrengthTrial, not str", "StrengthTrial.of"),
+        ("steer", "steer must be a SteeringVector, not str", "SteeringVector.load"),
+        ("several", "steer must be a SteeringVector, not ndarray", "load"),
+        ("array", "steer must be a SteeringVector, not ndarray", "load"),
+        ("sampling", "sampling must be a Sampling, not dict", "ster.Sampling("),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_by_name(tmp_path, what, sentence, way):
+    write_toy_checkpoint(tmp_path / "toy")
+    with pytest.raises(UsageError) as caught:
+        wrong(load(tmp_path / "toy"), what)
+    assert caught.value.sentence == sentence
+    assert way in caught.value.causes[0]
+
+
+def test_a_verbose_answer_says_its_plan(tmp_path):
+    write_toy_checkpoint(tmp_path / "toy")
+    recorder = Recorder()
+    runtime = load(tmp_path / "toy", reporter=recorder)
+    runtime._model.verbose = True
+    runtime.generate("the sea", max_new_tokens=1)
+    (plan,) = (note for note in recorder.notes if note.startswith("plan: "))
+    assert plan.startswith("plan: 4 blocks and the head, weights resident; peak ")

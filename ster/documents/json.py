@@ -304,6 +304,8 @@ def _require_name(path: str) -> None:
         raise _os_error(errno.ENOENT)
     if path.endswith("/"):
         raise _os_error(errno.EISDIR)
+    if path.startswith("~/"):  # a directory of that name is a trap
+        raise ValueError("ster leaves ~ to the shell; write the whole path")
 
 
 def _absolute(path: str) -> str:

@@ -72,7 +72,7 @@ class PairSet:
 
         Example:
             >>> PairSet.of([("What a joy!", "What a pity!")], trait_name="happy")
-            PairSet('happy', 1 pairs)
+            PairSet('happy', 1 pair)
         """
         made = tuple(_make_pair(pair) for pair in pairs)
         return cls(trait_name=trait_name, pairs=made)

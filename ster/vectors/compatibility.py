@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.errors import DirectionError, DocumentError
+from ster.errors import DirectionError, DocumentError, require_type
 from ster.layers import check_layers
 from ster.loaded import LoadedModel
 from ster.text import quoted
@@ -96,7 +97,10 @@ def sum_deltas(steer: Steer, model: LoadedModel) -> Mapping[int, F32]:
         DirectionError: What is to be added is too long.
     """
     deltas: dict[int, F32] = {}
-    for vector in [steer] if isinstance(steer, SteeringVector) else steer:
+    is_several = isinstance(steer, Sequence) and not isinstance(steer, str)
+    vectors: Any = steer if is_several else [steer]
+    for vector in vectors:
+        require_type(vector, SteeringVector, "steer")
         check_steering(vector, model)
         for layer in vector.layers:
             direction = vector.direction(layer)

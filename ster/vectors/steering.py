@@ -61,7 +61,7 @@ class SteeringVector:
         ...     trait_name="calm", method="caa",
         ... )
         >>> calm * 2
-        SteeringVector('calm', caa, layers 1, model='toy', hidden_size=4, scale=2)
+        SteeringVector('calm', caa, layer 1, model='toy', hidden_size=4, scale=2)
     """
 
     layers: tuple[int, ...]
@@ -118,7 +118,7 @@ class SteeringVector:
         parts = [
             repr(self.trait_name),
             self.method,
-            f"layers {abridge(self.layers)}",
+            f"layer{'s' * (len(self.layers) > 1)} {abridge(self.layers)}",
             f"model={self.model!r}",
             f"hidden_size={self.hidden_size}",
         ]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ster.documents.float32 import shortest
 from ster.documents.pairs import PairSet
 from ster.documents.steering import open_artifact
-from ster.errors import DirectionError
+from ster.errors import DirectionError, require_type
 from ster.loaded import LoadedModel
 from ster.reading import Reading, plan_reading
 from ster.text import decimal
@@ -64,6 +64,7 @@ def train_vector(
         SterError: A word or a side is refused, the run does not fit, nothing can be
             fitted, or the artifact cannot be written.
     """
+    require_type(pairs, PairSet, "pairs")
     method = parse_method(method)
     reading = _plan_pairs(model, pairs, layers, keep_resident=output is None)
     with _open_output(output) as write:
@@ -92,6 +93,7 @@ def optimize_vector(
     Raises:
         SterError: As for ``train_vector``, or the share leaves too few pairs.
     """
+    require_type(pairs, PairSet, "pairs")
     num_fit = split_pairs(len(pairs), holdout)
     reading = _plan_pairs(model, pairs, layers, keep_resident=output is None)
     with _open_output(output) as write:
@@ -114,6 +116,13 @@ def optimize_vector(
     )
 
 
+def _require_types(pairs: object, vector: object, trial: object) -> None:
+    require_type(pairs, PairSet, "pairs")
+    require_type(vector, SteeringVector, "vector")
+    if trial is not None:
+        require_type(trial, StrengthTrial, "trial")
+
+
 def evaluate_vector(
     model: LoadedModel,
     pairs: PairSet,
@@ -131,6 +140,7 @@ def evaluate_vector(
     Raises:
         SterError: The vector or a side is refused, or the run does not fit.
     """
+    _require_types(pairs, vector, trial)
     check_measured(vector, model)
     reading = _plan_pairs(model, pairs, vector.layers, keep_resident=True)
     scored = select_pairs(model, pairs, trial.max_sequence) if trial else ()

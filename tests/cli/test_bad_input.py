@@ -211,8 +211,6 @@ def test_a_device_that_is_not_here_is_refused_with_a_way_out(user: User, precisi
         ("٣", 'invalid layer "٣"'),
         ("３", 'invalid layer "３"'),
         ("²", 'invalid layer "²"'),
-        ("0-2", 'invalid layer "0-2"'),
-        ("0:2", 'invalid layer "0:2"'),
         ("1 2", 'invalid layer "1 2"'),
         ("0;1", 'invalid layer "0;1"'),
         ("[0]", 'invalid layer "[0]"'),
@@ -246,6 +244,17 @@ def test_layers_that_the_grammar_or_the_model_lacks_are_refused(
     user: User, layers, sentence
 ):
     user.is_refused(sentence, words=("--layers", layers))
+
+
+@pytest.mark.parametrize("layers", ["0-2", "0:2"])
+def test_a_range_that_is_written_in_another_way_is_refused_with_ours(
+    user: User, layers
+):
+    user.is_refused(
+        f'invalid layer "{layers}"',
+        "a range is written 0..2, its end not included",
+        words=("--layers", layers),
+    )
 
 
 @pytest.mark.parametrize("layers", ["all", "a"])
