@@ -93,8 +93,7 @@ def optimize_vector(
     Raises:
         SterError: As for ``train_vector``, or the share leaves too few pairs.
     """
-    require_type(pairs, PairSet, "pairs")
-    num_fit = split_pairs(len(pairs), holdout)
+    num_fit = _count_fit(pairs, holdout)
     reading = _plan_pairs(model, pairs, layers, keep_resident=output is None)
     with _open_output(output) as write:
         rows = _read_pairs(reading)
@@ -114,6 +113,11 @@ def optimize_vector(
         num_holdout=len(pairs) - num_fit,
         random_best=summarize_baseline(held.random.max(axis=1)),
     )
+
+
+def _count_fit(pairs: PairSet, holdout: float) -> int:
+    require_type(pairs, PairSet, "pairs")
+    return split_pairs(len(pairs), holdout)
 
 
 def _require_types(pairs: object, vector: object, trial: object) -> None:
