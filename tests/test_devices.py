@@ -65,6 +65,7 @@ def test_a_device_without_its_library_is_refused(name, monkeypatch):
     assert caught.value.sentence == (
         f"this Ster binary was built without the {name} feature"
     )
+    assert "--device cpu" in caught.value.causes[0]
 
 
 @pytest.mark.parametrize("name", ["metal", "cuda"])

@@ -22,10 +22,10 @@ MLX_CPU = "mlx-cpu"
 _MLX_DECODER = "ster.decoder.mlx_decoder"
 # What to do where a device is not to be had.
 WAYS = {
-    "metal": "this MLX has no Metal, which is on Apple silicon only; use --device cpu "
-    "here",
-    "cuda": "this MLX has no CUDA; where there is an NVIDIA card, install ster-mlx "
-    "with its extra `cuda`, else use --device cpu",
+    "metal": "there is no MLX with Metal here, which is on Apple silicon only; use "
+    "--device cpu",
+    "cuda": "there is no MLX with CUDA here; where there is an NVIDIA card, install "
+    "ster-mlx with its extra `cuda`, else use --device cpu",
     MLX_CPU: "MLX is not installed; on Linux `mlx[cpu]` is it without a GPU",
 }
 
