@@ -91,3 +91,21 @@ def test_a_run_that_was_broken_off_in_a_thread_leaves_blocks_for_others(
         assert runtime.generate(text([3, 4]), max_new_tokens=1)
     else:
         assert runtime.activations([text([3, 4])]).array.any()
+
+
+@pytest.mark.parametrize("run", ["activations", "generate"])
+def test_threads_may_share_a_runtime_from_its_first_run_on(tmp_path: Path, mlx, run):
+    made, prompts = write_checkpoint(tmp_path), [text([n, 4]) for n in range(3, 9)]
+    for _ in range(5):
+        runtime = ster.load(made.directory, device=mlx)
+        runtime._model.open_model(resident=True).__enter__()  # kept, and empty
+
+        def answer(prompt: str, runtime: ster.Runtime = runtime) -> Any:
+            if run == "generate":
+                return runtime.generate(prompt, max_new_tokens=2)
+            return runtime.activations([prompt]).array.ravel().tolist()
+
+        with ThreadPoolExecutor(3) as pool:
+            together = list(pool.map(answer, prompts))
+        for there, alone in zip(together, map(answer, prompts), strict=True):
+            assert there == (alone if run == "generate" else pytest.approx(alone))

@@ -5,6 +5,7 @@ Read it beside ``numpy_decoder``: the same parts in the same order.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -144,6 +145,7 @@ class MLXDecoder:
         # Blocks that are open: all where they are resident, else this and the next.
         self._blocks: dict[int, MLXBlock] = {}
         self._layer = 0
+        self._opening = threading.Lock()  # threads may share a runtime
         mx.set_cache_limit(CACHE_BYTES)
 
     @property
@@ -188,7 +190,9 @@ class MLXDecoder:
         weights = BlockWeights(self._tensors, self._dtype)
         head = EMBEDDING if self.config.tie_word_embeddings else HEAD
         norm = RMSNorm(weight=weights.vector(NORM), eps=self.config.rms_norm_eps)
-        return norm, Linear(weight=weights.read(head), bias=None)
+        linear = Linear(weight=weights.read(head), bias=None)
+        mx.eval(norm.weight, linear.weight)
+        return norm, linear
 
     def make_caches(self) -> list[Cache[mx.array]]:
         """Make an empty cache for every layer."""
@@ -255,13 +259,15 @@ class MLXDecoder:
 
     def _open(self, layer: int) -> None:
         """Copy a block's weights to the device, if the run has that block."""
-        if layer in self._layers and layer not in self._blocks:
+        with self._opening:
+            if layer not in self._layers or layer in self._blocks:
+                return
             weights = BlockWeights(self._layers[layer], self._dtype)
             with mx.stream(self._device):
-                self._blocks[layer] = self._make_block(weights)
-            # Else they stay as they are stored, beside what is made of them, and belong
-            # to this thread's stream.
+                block = self._make_block(weights)
+            # Else they stay as stored, and belong to this thread's stream.
             mx.eval(weights.made)
+            self._blocks[layer] = block
 
     def _make_block(self, weights: BlockWeights) -> MLXBlock:
         def norm(name: str) -> RMSNorm:
@@ -290,16 +296,11 @@ class MLXDecoder:
 
 @dataclass(frozen=True, slots=True)
 class BlockWeights:
-    """Reads weights: mapped, rounded to the run's precision, on the device.
-
-    Args:
-        tensors: The mapped tensors by name.
-        dtype: The run's width.
-        made: All that was read so far, not evaluated yet.
-    """
+    """Reads weights: mapped, rounded to the run's precision, on the device."""
 
     tensors: Mapping[str, StoredTensor]
     dtype: mx.Dtype
+    # All that was read, to be evaluated.
     made: list[mx.array] = field(default_factory=list)
 
     def vector(self, name: str) -> mx.array:
