@@ -16,7 +16,7 @@ from ster.documents.prompts import check_prompts
 from ster.errors import DirectionError, NumericsError, PromptError
 from ster.generation import generate_tokens, score_responses
 from ster.loaded import LoadedModel
-from ster.plan import megabytes, split_waves
+from ster.plan import megabytes, refuse_if_too_large, split_waves
 from ster.sampling import Sampling, make_sampler
 from ster.text import counted
 
@@ -88,7 +88,11 @@ def score_texts(
 
     Raises:
         DirectionError: A batch would be empty.
+        PromptError: A text cannot be encoded, or is given instead of a list.
+        NumericsError: A score is no finite number.
     """
+    if isinstance(texts, str):
+        raise PromptError("responses must be a list of strings, not one string")
     if batch_size < 1:
         raise DirectionError("strength selection requires batch size of at least one")
     if not texts:
@@ -99,6 +103,8 @@ def score_texts(
     with open_answering(model, max(map(len, token_ids))) as decoder:
         for batch in split_batches(model, token_ids, batch_size):
             scores += score_responses(decoder, [token_ids[i] for i in batch], deltas)
+    if not np.isfinite(scores).all():
+        raise _not_finite("a log-probability is", model)
     return scores
 
 
@@ -120,8 +126,13 @@ def split_batches(
 def open_answering(
     model: LoadedModel, longest: int
 ) -> AbstractContextManager[Decoder[Any]]:
-    """Open all blocks, resident where they fit: every token needs them all."""
+    """Open all blocks, resident where they fit: every token needs them all.
+
+    Raises:
+        CapacityError: Not even one block at a time fits.
+    """
     budget, config = model.budget(longest, num_layers=0), model.config
+    refuse_if_too_large(budget.peak(0, 1, longest), budget.memory_bytes)
     # The head may be an f32 copy of the embedding.
     head_bytes = 4 * config.vocab_size * config.hidden_size
     needed = budget.peak(config.num_hidden_layers, 1, longest) + head_bytes
@@ -141,6 +152,11 @@ def open_answering(
     return model.open_model(resident=resident)
 
 
+def _not_finite(what: str, model: LoadedModel) -> NumericsError:
+    way = "" if model.precision == "f32" else "; use f32"
+    return NumericsError(f"{what} not finite at --precision {model.precision}{way}")
+
+
 def _stream(
     model: LoadedModel,
     token_ids: Sequence[int],
@@ -154,10 +170,7 @@ def _stream(
 
     def checked(logits: F32) -> int:
         if not np.isfinite(logits).all():
-            raise NumericsError(
-                "the scores of the next token are not finite at --precision "
-                f"{model.precision}" + ("" if model.precision == "f32" else "; use f32")
-            )
+            raise _not_finite("the scores of the next token are", model)
         return sample(logits)
 
     text = model.encoder.open_text()

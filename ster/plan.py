@@ -121,7 +121,7 @@ def plan_extraction(
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
     alone = max(budget.load(len(ids), len(ids)) for ids in prompts)
-    _refuse_if_too_large(budget.peak(0, 1, alone), budget.memory_bytes)
+    refuse_if_too_large(budget.peak(0, 1, alone), budget.memory_bytes)
     enough = max(ENOUGH_TOKENS, alone)
     # As many prompts as tokens: the worst case of sharing.
     resident = budget.fits(num_blocks, min(len(prompts), enough), enough)
@@ -192,7 +192,12 @@ def megabytes(count: int) -> str:
     return f"{-(-count // 10**6)} MB"
 
 
-def _refuse_if_too_large(needed: int, memory_bytes: int) -> None:
+def refuse_if_too_large(needed: int, memory_bytes: int) -> None:
+    """Refuse a run that does not fit however it is cut.
+
+    Raises:
+        CapacityError: Says what it would need.
+    """
     if needed > memory_bytes:
         raise CapacityError(
             f"this run needs {megabytes(needed)} of memory and may use "

@@ -309,7 +309,9 @@ def test_a_vector_of_another_model_is_refused(toy):
     )
 
 
-def test_generation_in_less_memory_than_the_weights_says_the_same(tmp_path, device):
+def test_generation_in_less_memory_than_the_weights_says_the_same(
+    tmp_path, device, monkeypatch
+):
     """Blocks are read anew for every token, and a warning says so."""
     config = make_config(hidden_size=64, intermediate_size=4096, num_hidden_layers=8)
     checkpoint = write_checkpoint(tmp_path / "model", config)
@@ -317,6 +319,9 @@ def test_generation_in_less_memory_than_the_weights_says_the_same(tmp_path, devi
     expected = ster.load(str(checkpoint), device=device).generate(
         prompt, max_new_tokens=3
     )
-    runtime = ster.load(str(checkpoint), device=device, memory=1)
+    monkeypatch.setattr("ster.loaded.held_memory", lambda: 0)
+    budget = ster.load(str(checkpoint), device=device)._model.budget(4, 0)
+    enough_for_one = budget.peak(0, 1, 4)
+    runtime = ster.load(str(checkpoint), device=device, memory=enough_for_one)
     with pytest.warns(ster.SterWarning, match="read anew for every token"):
         assert runtime.generate(prompt, max_new_tokens=3) == expected

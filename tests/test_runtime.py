@@ -486,3 +486,25 @@ def test_a_verbose_answer_says_its_plan(tmp_path):
     runtime.generate("the sea", max_new_tokens=1)
     (plan,) = (note for note in recorder.notes if note.startswith("plan: "))
     assert plan.startswith("plan: 4 blocks and the head, weights resident; peak ")
+
+
+def test_one_text_is_no_list_of_responses(tmp_path):
+    write_toy_checkpoint(tmp_path / "toy")
+    with pytest.raises(PromptError, match="not one string"):
+        load(tmp_path / "toy").score_responses("the sea")
+
+
+def test_a_log_probability_that_is_no_number_is_refused(tmp_path):
+    tensors = make_tensors(make_config())
+    tensors["model.layers.1.mlp.down_proj.weight"][:] = np.nan
+    made = write_checkpoint(tmp_path, tensors=tensors)
+    with pytest.raises(NumericsError, match="^a log-probability is not finite"):
+        load(made.directory).score_responses([text([3, 4, 5])])
+
+
+@pytest.mark.parametrize("run", ["generate", "score_responses"])
+def test_an_answer_that_cannot_fit_is_refused_before_its_weights(tmp_path, run):
+    write_toy_checkpoint(tmp_path / "toy")
+    runtime = load(tmp_path / "toy", memory="1M")
+    with pytest.raises(CapacityError, match="this run needs .* may use 1 MB"):
+        getattr(runtime, run)("the sea" if run == "generate" else ["the sea"])

@@ -341,3 +341,15 @@ def test_a_character_of_several_tokens_comes_whole():
 
 def test_a_token_that_the_vocabulary_lacks_adds_nothing():
     assert grown(word_tokenizer(60), [3, 999, 4]) == ["", "", "w3", " w4"]
+
+
+def test_a_child_forked_while_a_tokenizer_works_can_tokenize(tmp_path):
+    tokenizer_module._stderr_lock.acquire()
+    before = tokenizer_module._stderr_lock
+    try:
+        child = os.fork()
+        if child == 0:  # it must not run the rest of the tests
+            os._exit(0 if tokenizer_module._stderr_lock.acquire(timeout=5) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        before.release()

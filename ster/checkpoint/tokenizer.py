@@ -43,6 +43,15 @@ _REPLACEMENT = "\ufffd"
 _stderr_lock = threading.Lock()
 
 
+def _renew_lock() -> None:
+    """Give a forked child a lock of its own: whoever held it is not there."""
+    global _stderr_lock
+    _stderr_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 class TokenizerFiles(LightFiles, Protocol):
     """What loading asks of a checkpoint's files."""
 
