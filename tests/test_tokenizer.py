@@ -343,7 +343,8 @@ def test_a_token_that_the_vocabulary_lacks_adds_nothing():
     assert grown(word_tokenizer(60), [3, 999, 4]) == ["", "", "w3", " w4"]
 
 
-def test_a_child_forked_while_a_tokenizer_works_can_tokenize(tmp_path):
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on
+def test_a_child_forked_while_a_tokenizer_works_can_tokenize():
     tokenizer_module._stderr_lock.acquire()
     before = tokenizer_module._stderr_lock
     try:
