@@ -35,8 +35,11 @@ class Setup:
     work: Path
 
     def model_of(self, case: Case) -> str:
-        """Choose the checkpoint of a case."""
-        return self.bf16_model if case.bf16 and self.bf16_model else self.model
+        """Choose the checkpoint of a case; bf16 ones run only where there is one."""
+        model = self.bf16_model if case.bf16 else self.model
+        if model is None:
+            raise ValueError(f"case {case.key} needs a model stored bf16")
+        return model
 
 
 def ster(setup: Setup, case: Case, output: Path) -> list[str]:

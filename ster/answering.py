@@ -16,7 +16,7 @@ from ster.documents.prompts import check_prompts
 from ster.errors import DirectionError, NumericsError, PromptError
 from ster.generation import generate_tokens, score_responses
 from ster.loaded import LoadedModel
-from ster.plan import megabytes, refuse_if_too_large, split_waves
+from ster.plan import describe_peak, megabytes, refuse_if_too_large, split_waves
 from ster.sampling import Sampling, make_sampler
 from ster.text import counted
 
@@ -146,8 +146,7 @@ def open_answering(
         weights = "resident" if resident else "read for each token"
         model.reporter.note(
             f"plan: {counted(config.num_hidden_layers, 'block')} and the head, weights "
-            f"{weights}; peak {megabytes(needed)} of {megabytes(budget.memory_bytes)} "
-            "that may be used"
+            f"{weights}; {describe_peak(needed, budget.memory_bytes)}"
         )
     return model.open_model(resident=resident)
 

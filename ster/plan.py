@@ -58,8 +58,7 @@ class ExtractionPlan:
             f"plan: {prompts}, {counted(self.num_prompt_tokens, 'token')}, "
             f"{self.num_tokens} distinct; "
             f"{counted(self.num_blocks, 'block')}, weights {weights}; "
-            f"{waves}; peak {megabytes(self.peak_bytes)} of "
-            f"{megabytes(self.memory_bytes)} that may be used"
+            f"{waves}; {describe_peak(self.peak_bytes, self.memory_bytes)}"
         )
 
 
@@ -190,6 +189,11 @@ def _largest(
 def megabytes(count: int) -> str:
     """Write a number of bytes as megabytes, rounded up."""
     return f"{-(-count // 10**6)} MB"
+
+
+def describe_peak(peak_bytes: int, memory_bytes: int) -> str:
+    """Say what a plan takes of what there is."""
+    return f"peak {megabytes(peak_bytes)} of {megabytes(memory_bytes)} that may be used"
 
 
 def refuse_if_too_large(needed: int, memory_bytes: int) -> None:

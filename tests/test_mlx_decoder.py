@@ -98,7 +98,8 @@ def test_threads_may_share_a_runtime_from_its_first_run_on(tmp_path: Path, mlx, 
     made, prompts = write_checkpoint(tmp_path), [text([n, 4]) for n in range(3, 9)]
     for _ in range(5):
         runtime = ster.load(made.directory, device=mlx)
-        runtime._model.open_model(resident=True).__enter__()  # kept, and empty
+        with runtime._model.open_model(resident=True):
+            pass  # it is kept, and has no blocks yet
 
         def answer(prompt: str, runtime: ster.Runtime = runtime) -> Any:
             if run == "generate":

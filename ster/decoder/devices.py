@@ -20,8 +20,8 @@ PRECISIONS = ("f32", "f16", "bf16")
 # MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
 _MLX_DECODER = "ster.decoder.mlx_decoder"
-# What to do where a device is not to be had.
-WAYS = {
+# What to do where MLX, or its backend for a device, is not there.
+_WAYS = {
     "metal": "there is no MLX with Metal here, which is on Apple silicon only; use "
     "--device cpu",
     "cuda": "there is no MLX with CUDA here; where there is an NVIDIA card, install "
@@ -97,9 +97,14 @@ def implementation(device: str) -> Implementation:
     try:
         module = importlib.import_module(_MLX_DECODER)
     except ImportError as error:
-        sentence = f"this Ster binary was built without the {device} feature"
-        raise DeviceError(sentence, WAYS[device]) from error
+        raise not_built(device) from error
     return cast("Implementation", module)
+
+
+def not_built(device: str) -> DeviceError:
+    """Make the refusal of a device that the MLX here lacks, with the way out."""
+    sentence = f"this Ster binary was built without the {device} feature"
+    return DeviceError(sentence, _WAYS[device])
 
 
 def _warn_of_tf32(device: str) -> None:

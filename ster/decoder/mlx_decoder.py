@@ -21,7 +21,7 @@ from ster.checkpoint.config import DecoderConfig
 from ster.checkpoint.tensors import EMBEDDING, HEAD, NORM, block_values, group_by_layer
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.contract import Cache, Decoder, Footprint, Wave
-from ster.decoder.devices import WAYS
+from ster.decoder.devices import not_built
 from ster.decoder.mlx_llama import (
     MAX_GATHERED,
     MAX_SCORES,
@@ -56,8 +56,7 @@ def check_available(device: str) -> None:
         return
     spelled, backend = backends[device]
     if not backend.is_available():
-        sentence = f"this Ster binary was built without the {device} feature"
-        raise DeviceError(sentence, WAYS[device])
+        raise not_built(device)
     try:
         with mx.stream(mx.gpu):
             mx.eval(mx.zeros(1) + 1)
@@ -191,7 +190,7 @@ class MLXDecoder:
         head = EMBEDDING if self.config.tie_word_embeddings else HEAD
         norm = RMSNorm(weight=weights.vector(NORM), eps=self.config.rms_norm_eps)
         linear = Linear(weight=weights.read(head), bias=None)
-        mx.eval(norm.weight, linear.weight)
+        mx.eval(norm.weight, linear.weight)  # as for a block
         return norm, linear
 
     def make_caches(self) -> list[Cache[mx.array]]:

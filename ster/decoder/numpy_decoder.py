@@ -204,7 +204,7 @@ class NumpyDecoder:
 
     def rows(self, hidden: Hidden, rows: Ints) -> F32:
         """Copy rows out as f32."""
-        return hidden[rows].astype(np.float32, copy=False)
+        return self.take(hidden, rows).astype(np.float32, copy=False)
 
     def materialize(self, hidden: Hidden) -> None:
         """Do nothing: numpy has finished its work."""

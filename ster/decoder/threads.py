@@ -81,9 +81,8 @@ class Threads:
         """Cut rows into slices of nearly equal size, at most ``most`` rows each.
 
         Each but the last is a multiple of ``GRAIN`` rows, which ``most`` is not less
-        than. A few rows stay together:
-        then the weights bound the work, not the rows, and BLAS itself reads them on all
-        cores.
+        than. A few rows stay together: then the weights bound the work, not the rows,
+        and BLAS itself reads them on all cores.
         """
         grains = -(-num_rows // GRAIN)
         count = max(-(-grains // (most // GRAIN)), 1)
