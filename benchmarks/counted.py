@@ -16,8 +16,8 @@ from ster.checkpoint.tokenizer import load_encoder
 from ster.checkpoint.weights import StoredTensor
 from ster.cli import run
 from ster.documents.prompts import read_prompt_set
-from ster.packing import DistinctTokens
 from ster.reporting import QuietReporter
+from ster.stream.packing import DistinctTokens
 
 
 def main() -> None:

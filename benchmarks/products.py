@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ster import load
-from ster.checkpoint.config import DecoderConfig
+from ster.architecture.config import DecoderConfig
 
 # A product: its rows, inputs and outputs.
 Shape = tuple[int, int, int]

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ster.errors import SterError
     from ster.loading import load
     from ster.reporting import SterWarning
+    from ster.runs.sampling import Sampling
     from ster.runtime import Runtime
-    from ster.sampling import Sampling
     from ster.toy import write_toy_checkpoint
     from ster.vectors.steering import SteeringVector
-    from ster.vectors.strength_words import StrengthTrial
+    from ster.vectors.strengths import StrengthTrial
 
 __version__ = "0.1.0"
 
@@ -40,11 +40,11 @@ _HOMES = {
     "Activations": "ster.documents.activations",
     "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
-    "Sampling": "ster.sampling",
+    "Sampling": "ster.runs.sampling",
     "SteeringVector": "ster.vectors.steering",
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
-    "StrengthTrial": "ster.vectors.strength_words",
+    "StrengthTrial": "ster.vectors.strengths",
     "load": "ster.loading",
     "write_toy_checkpoint": "ster.toy",
 }

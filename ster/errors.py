@@ -25,25 +25,60 @@ purpose: foreign ones are mapped where they arise.
 
 from __future__ import annotations
 
+import os
+
 
 class SterError(Exception):
     """A refusal: one sentence for the person, then what caused it, outermost first.
 
+    A program reads the attributes below instead of the words; what an error does not
+    speak of is None. An error takes from a cause what it does not say itself.
+
     Args:
         sentence: What went wrong, as it is printed after ``Error: ``.
         causes: What lies beneath. An ``OSError`` reads as the system's own words.
+        path: The file or directory that it is about, as it was given.
+        field: The key, flag, argument or tensor whose value is refused.
+        found: That value.
+        expected: What it should have been, as the value itself or in words.
+        layer: The 0-based index of a block.
+        prompt: Which prompt or text, counted from 1.
     """
 
     exit_code = 1
 
-    def __init__(self, sentence: str, *causes: str | BaseException) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        *causes: str | BaseException,
+        path: str | os.PathLike[str] | None = None,
+        field: str | None = None,
+        found: object = None,
+        expected: object = None,
+        layer: int | None = None,
+        prompt: int | None = None,
+    ) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.causes = tuple(flatten(causes))
+        self.path = None if path is None else os.fspath(path)
+        self.field = field
+        self.found = found
+        self.expected = expected
+        self.layer = layer
+        self.prompt = prompt
+        for cause in causes:
+            if isinstance(cause, SterError):
+                self._take_facts(cause)
 
     def __str__(self) -> str:
         """Join sentence and causes on one line, for tracebacks and notebooks."""
         return ": ".join((self.sentence, *self.causes))
+
+    def _take_facts(self, cause: SterError) -> None:
+        for name in ("path", "field", "found", "expected", "layer", "prompt"):
+            if getattr(self, name) is None:
+                setattr(self, name, getattr(cause, name))
 
 
 class UsageError(SterError):

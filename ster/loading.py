@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from ster.checkpoint.config import read_config
+from ster.architecture.config import read_config
 from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.layers import Layers, select_layers
-from ster.loaded import LoadedModel
-from ster.memory import parse_memory
 from ster.reporting import QuietReporter, Reporter
+from ster.runs.memory import parse_memory
+from ster.runs.session import LoadedModel
 from ster.runtime import Runtime
 
 __all__ = ["check_device", "load", "open_runtime"]

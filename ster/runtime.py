@@ -12,23 +12,23 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.answering import score_texts, stream_answer
-from ster.checkpoint.config import DecoderConfig
+from ster.architecture.config import DecoderConfig
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_prompts
 from ster.layers import Layers, select_layers
-from ster.loaded import LoadedModel
-from ster.plan import ExtractionPlan
-from ster.reading import Reading, plan_reading
 from ster.reporting import Reporter
-from ster.sampling import Sampling
+from ster.runs.answering import score_texts, stream_answer
+from ster.runs.plan import ExtractionPlan
+from ster.runs.reading import Reading, plan_reading
+from ster.runs.sampling import Sampling
+from ster.runs.session import LoadedModel
 from ster.text import counted
-from ster.vectors.compatibility import Steer, sum_deltas
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strength_words import StrengthTrial
-from ster.vectors.workflow import evaluate_vector, optimize_vector, train_vector
+from ster.vectors.strengths import StrengthTrial
+from ster.workflows.compatibility import Steer, sum_deltas
+from ster.workflows.vectors import evaluate_vector, optimize_vector, train_vector
 
 F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]

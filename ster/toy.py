@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from ster.documents.json import (
+from ster.documents.whole_files import (
     AtomicFile,
     hidden_name_beside,
     make_directories,
     remove_directories,
 )
 from ster.errors import OutputError
-from ster.stopping import raise_if_stopped
+from ster.interrupts import raise_if_stopped
 
 TOY_PROMPTS = (
     "the sea is calm and quiet tonight .",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ster.attention import (
+from ster.stream.attention import (
     MAX_QUERIES,
     MIN_QUERIES,
     NOWHERE,
@@ -18,7 +18,7 @@ from ster.attention import (
     next_token_attention,
     plan_attention,
 )
-from ster.packing import Ints, PackedPrompts, pack_prompts
+from ster.stream.packing import Ints, PackedPrompts, pack_prompts
 
 PROMPTS = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=20), min_size=1, max_size=8

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ster.checkpoint import chat, template_process
-from ster.checkpoint.chat import ChatTemplate, choose_template, special_tokens
-from ster.checkpoint.template_process import TemplateProcess
+from ster.checkpoint.template import chat
+from ster.checkpoint.template import process as template_process
+from ster.checkpoint.template.chat import ChatTemplate, choose_template, special_tokens
+from ster.checkpoint.template.process import TemplateProcess
 from ster.errors import TemplateError, TokenizerError
 from tests.light import Folder, Notes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ster.checkpoint.config import DecoderConfig, read_config, resolve_config
-from ster.checkpoint.rotary_config import DefaultRope
+from ster.architecture.config import DecoderConfig, read_config, resolve_config
+from ster.architecture.rotary_config import DefaultRope
 from ster.errors import ConfigError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

@@ -57,7 +57,7 @@ def test_bf16_is_refused_on_the_cpu():
 
 @pytest.mark.parametrize("name", ["metal", "cuda"])
 def test_a_device_without_its_library_is_refused(name, monkeypatch):
-    monkeypatch.delitem(sys.modules, "ster.decoder.mlx_decoder", raising=False)
+    monkeypatch.delitem(sys.modules, "ster.decoder.mlx.decoder", raising=False)
     monkeypatch.setitem(sys.modules, "mlx", None)
     monkeypatch.setitem(sys.modules, "mlx.core", None)
     with pytest.raises(DeviceError) as caught:
@@ -113,7 +113,7 @@ def test_an_implementation_has_all_that_the_protocol_names(device):
 @pytest.fixture
 def mlx_before_ster(monkeypatch) -> None:
     """A process that uses MLX by itself, and ster only now."""
-    decoder = types.ModuleType("ster.decoder.mlx_decoder")
+    decoder = types.ModuleType("ster.decoder.mlx.decoder")
     monkeypatch.delitem(sys.modules, decoder.__name__, raising=False)
     monkeypatch.setitem(sys.modules, "mlx.core", types.ModuleType("mlx.core"))
     monkeypatch.setattr("importlib.import_module", lambda name: decoder)
@@ -135,7 +135,7 @@ def test_mlx_whose_products_are_f32_is_not_warned_of(why, mlx_before_ster, monke
     elif why == "mlx is not there":
         monkeypatch.delitem(sys.modules, "mlx.core")
     elif why == "ster was":
-        name = "ster.decoder.mlx_decoder"
+        name = "ster.decoder.mlx.decoder"
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

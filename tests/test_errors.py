@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from ster import errors
-from ster.errors import ConfigError, SterError, UsageError, WeightsError, flatten
+from ster.errors import (
+    ConfigError,
+    NumericsError,
+    SterError,
+    UsageError,
+    WeightsError,
+    flatten,
+)
 
 CLASSES = [
     value
@@ -69,3 +77,18 @@ def test_causes_become_lines(cause, lines):
 
 def test_causes_keep_their_order():
     assert flatten(("a", SterError("b", "c"), "d")) == ["a", "b", "c", "d"]
+
+
+def test_an_error_carries_what_its_sentence_says():
+    error = ConfigError(
+        "no", path=Path("a/config.json"), field="head_dim", found=3, expected="even"
+    )
+    assert (error.path, error.field) == ("a/config.json", "head_dim")
+    assert (error.found, error.expected) == (3, "even")
+    assert (error.layer, error.prompt) == (None, None)
+
+
+def test_an_error_takes_from_its_cause_what_it_does_not_say_itself():
+    cause = NumericsError("inner", layer=3, prompt=7, field="x")
+    error = SterError("outer", cause, field="y")
+    assert (error.layer, error.prompt, error.field) == (3, 7, "y")

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ster.checkpoint.fields import LARGEST_COUNT, LARGEST_NUMBER, Fields
+from ster.architecture.fields import LARGEST_COUNT, LARGEST_NUMBER, Fields
 from ster.errors import ConfigError
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import ster
-from ster.answering import open_answering
 from ster.errors import NumericsError, PromptError
-from ster.generation import generate_tokens, run_blocks
+from ster.runs.answering import open_answering
+from ster.runs.generation import generate_tokens, run_blocks
+from ster.runs.layer_inputs import pack_tokens, plan_waves
+from ster.runs.sampling import Sampling
 from ster.runtime import Runtime
-from ster.sampling import Sampling
-from ster.vectors.compatibility import sum_deltas
 from ster.vectors.steering import SteeringVector
-from ster.waves import pack_tokens, plan_waves
+from ster.workflows.compatibility import sum_deltas
 from tests.checkpoints import (
     make_config,
     make_tensors,
@@ -319,7 +319,7 @@ def test_generation_in_less_memory_than_the_weights_says_the_same(
     expected = ster.load(str(checkpoint), device=device).generate(
         prompt, max_new_tokens=3
     )
-    monkeypatch.setattr("ster.loaded.held_memory", lambda: 0)
+    monkeypatch.setattr("ster.runs.session.held_memory", lambda: 0)
     budget = ster.load(str(checkpoint), device=device)._model.budget(4, 0)
     enough_for_one = budget.peak(0, 1, 4)
     runtime = ster.load(str(checkpoint), device=device, memory=enough_for_one)

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ster.documents.json import AtomicFile, JsonError, read_json
+from ster.documents.strict_json import JsonError, read_json
+from ster.documents.whole_files import AtomicFile
 from ster.errors import OutputError
 
 json_texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -240,7 +241,7 @@ def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]
 
 KILLED = """
 import os, signal, sys
-from ster.documents.json import AtomicFile
+from ster.documents.whole_files import AtomicFile
 with AtomicFile(sys.argv[1]) as file:
     file.write(b"x" * 1_000_000)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -257,7 +258,7 @@ def test_a_killed_run_leaves_the_old_file(tmp_path: Path):
 
 FULL = """
 import resource, sys
-from ster.documents.json import AtomicFile
+from ster.documents.whole_files import AtomicFile
 from ster.errors import OutputError
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:

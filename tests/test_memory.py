@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from ster import load, memory, write_toy_checkpoint
+from ster import load, write_toy_checkpoint
 from ster.errors import CapacityError, UsageError
-from ster.memory import SHARE, free_memory, held_memory, parse_memory
+from ster.runs import memory
+from ster.runs.memory import SHARE, free_memory, held_memory, parse_memory
 
 AVAILABLE = 4_096_000
 

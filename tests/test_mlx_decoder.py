@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import ster
-from ster.checkpoint.config import read_config
-from ster.checkpoint.tensors import block_values
+from ster.architecture.config import read_config
+from ster.architecture.tensors import block_values
 from tests.checkpoints import make_config, random_ids, text, write_checkpoint
 from tests.conformance.running import Pieces, open_decoder, read
 
@@ -52,7 +52,7 @@ def test_one_attention_batch_gathers_few_keys_of_many_prompts(
     opened = open_decoder(write_checkpoint(tmp_path, WIDE), mlx, resident=True)
     stem = random_ids(200)
     prompts = [[*stem, 3 + n % 50, 3 + n // 50] for n in range(400)]
-    monkeypatch.setattr("ster.decoder.mlx_decoder.MAX_GATHERED", 1 << 20)
+    monkeypatch.setattr("ster.decoder.mlx.decoder.MAX_GATHERED", 1 << 20)
     mx.reset_peak_memory()
     read(opened, prompts, [0])
     # All that they gather, and its copies, would be six times as much.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ster.packing import DistinctTokens, PackedPrompts, Segment, pack_prompts
+from ster.stream.packing import DistinctTokens, PackedPrompts, Segment, pack_prompts
 
 Prompts = list[list[int]]
 # Few tokens and few lengths, so that prompts share often.

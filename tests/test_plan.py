@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
-from ster.packing import pack_prompts
-from ster.plan import (
+from ster.runs.plan import (
     ENOUGH_TOKENS,
     WAVE_TOKENS,
     Budget,
@@ -21,6 +20,7 @@ from ster.plan import (
     plan_extraction,
     split_waves,
 )
+from ster.stream.packing import pack_prompts
 
 FOOTPRINT = Footprint(
     block_bytes=1000, open_bytes=1500, token_bytes=10, row_bytes=4, fixed_bytes=100

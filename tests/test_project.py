@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ import ster
 
 PACKAGE = Path(ster.__file__).parent
 MAX_FILE_LINES = 350
-MAX_FUNCTION_LINES = 40
+# Of code: a docstring is meant to be as long as it needs to be.
+MAX_CODE_LINES = 40
 HEAVY = (
     "huggingface_hub",
     "jinja2",
@@ -52,13 +54,27 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = ster.nope
 
 
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> int:
+    """Count the lines of a function that do something: no docstring, no comment."""
+    start, stop = function.lineno, function.end_lineno or function.lineno
+    said: set[int] = set()
+    if ast.get_docstring(function) is not None:
+        text = function.body[0]
+        said.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+    lines = source.splitlines()
+    return sum(
+        number not in said and not re.match(r"\s*(#|$)", lines[number - 1])
+        for number in range(start, stop + 1)
+    )
+
+
 def sizes() -> Iterator[tuple[int, int, str, str]]:
     """Yield lines, longest function, its name and the file, longest file first."""
     rows = []
     for path in PACKAGE.rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         functions = [
-            ((node.end_lineno or 0) - node.lineno + 1, node.name)
+            (code_lines(node, source), node.name)
             for node in ast.walk(ast.parse(source))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
@@ -75,7 +91,7 @@ def test_files_and_functions_stay_small():
         print(f"{lines:>6} {longest:>7}  {file} ({name})")
     print(f"{sum(row[0] for row in table):>6} {'':>7}  in all")
     too_large = [
-        row for row in table if row[0] > MAX_FILE_LINES or row[1] > MAX_FUNCTION_LINES
+        row for row in table if row[0] > MAX_FILE_LINES or row[1] > MAX_CODE_LINES
     ]
     assert too_large == []
 

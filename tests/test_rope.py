@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ster.checkpoint.rotary_config import (
+from ster.architecture.rotary_config import (
     DefaultRope,
     DynamicRope,
     LinearRope,
@@ -15,7 +15,7 @@ from ster.checkpoint.rotary_config import (
     RopeConfig,
     YarnRope,
 )
-from ster.decoder.rope import RotaryTables, frequencies, rotary_length, rotary_tables
+from ster.stream.rotary import RotaryTables, frequencies, rotary_length, rotary_tables
 
 DYNAMIC = DynamicRope(theta=10000.0, factor=2.0, max_position_embeddings=64)
 YARN = YarnRope(

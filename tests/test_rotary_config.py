@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from ster.checkpoint.fields import Fields
-from ster.checkpoint.rotary_config import (
+from ster.architecture.fields import Fields
+from ster.architecture.rotary_config import (
     DefaultRope,
     DynamicRope,
     LinearRope,

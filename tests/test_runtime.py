@@ -275,7 +275,7 @@ class TestKeptBlocks:
     def test_are_not_kept_where_memory_is_short(
         self, checkpoint, opened, device, monkeypatch
     ):
-        monkeypatch.setattr("ster.loaded.held_memory", lambda: 0)
+        monkeypatch.setattr("ster.runs.session.held_memory", lambda: 0)
         ample = load(checkpoint, device=device, memory=2**40)
         takes = implementation(device).footprint(
             ample.config, precision="f32", longest_prompt=9
@@ -307,7 +307,7 @@ class TestReports:
         } == {(4, 15, 3)}
 
     def test_progress_goes_on_from_wave_to_wave(self, checkpoint, monkeypatch):
-        monkeypatch.setattr("ster.plan.WAVE_TOKENS", 8)
+        monkeypatch.setattr("ster.runs.plan.WAVE_TOKENS", 8)
         recorder = Recorder()
         runtime = load(checkpoint, reporter=recorder)
         prompts = [text(random_ids(6, seed=seed)) for seed in range(4)]
@@ -412,18 +412,18 @@ def test_a_document_grows_wave_by_wave_beside_its_place(
     checkpoint, tmp_path, monkeypatch
 ):
     """What is held does not grow with the number of prompts."""
-    import ster.extraction
+    import ster.runs.extraction
 
     output, sizes = tmp_path / "out.json", []
-    extract_rows = ster.extraction.extract_rows
+    extract_rows = ster.runs.extraction.extract_rows
 
     def watched(*arguments: Any) -> Any:
         sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))
         assert not output.exists()
         return extract_rows(*arguments)
 
-    monkeypatch.setattr("ster.reading.extract_rows", watched)
-    monkeypatch.setattr("ster.plan.WAVE_TOKENS", 10)
+    monkeypatch.setattr("ster.runs.reading.extract_rows", watched)
+    monkeypatch.setattr("ster.runs.plan.WAVE_TOKENS", 10)
     prompts = [text(random_ids(10, seed=seed)) for seed in range(400)]
     plan = load(checkpoint).write_activations(prompts, output)
     assert len(plan.waves) > 100

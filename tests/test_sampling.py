@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ster.errors import UsageError
-from ster.sampling import Sampling, draw, keep_top, make_sampler, probabilities
+from ster.runs.sampling import Sampling, draw, keep_top, make_sampler, probabilities
 
 
 def logits(*mass: float) -> np.ndarray:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ster
-from ster.decoder.numpy_decoder import NumpyDecoder
-from ster.decoder.scratch import Scratch
+from ster.decoder.numpy.decoder import NumpyDecoder
+from ster.decoder.numpy.scratch import Scratch
 from tests.checkpoints import random_ids, text, write_checkpoint
 from tests.conformance.compare import assert_close, tolerance
 

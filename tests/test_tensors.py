@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ster.checkpoint.config import DecoderConfig, resolve_config
-from ster.checkpoint.tensors import (
+from ster.architecture.config import DecoderConfig, resolve_config
+from ster.architecture.tensors import (
     block_shapes,
     block_values,
     extraction_shapes,

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
 
-from ster.decoder.threads import GRAIN, Threads, usable_cores
+from ster.decoder.numpy.threads import GRAIN, Threads, usable_cores
 from tests.checkpoints import write_checkpoint
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ster.checkpoint import tokenizer as tokenizer_module
-from ster.checkpoint.chat import READS_CLOCK
+from ster.checkpoint.template.chat import READS_CLOCK
 from ster.checkpoint.tokenizer import (
     NOTES,
     Encoder,

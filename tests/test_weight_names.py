@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ster.checkpoint.weight_names import parse_index, plain_weights
+from ster.checkpoint.shards import parse_index, plain_weights
 
 
 def test_plain_weights_are_sorted_and_leave_out_what_is_told():

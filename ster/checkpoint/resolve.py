@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ster.checkpoint.hub import open_repository
-from ster.checkpoint.weight_names import (
+from ster.checkpoint.hub.repository import open_repository
+from ster.checkpoint.shards import (
     explain_no_weights,
     parse_index,
     plain_weights,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from ster.documents.json import read_json
+from ster.documents.strict_json import read_json
 from ster.errors import ConfigError
 
 

@@ -17,7 +17,7 @@ from typing import IO, Protocol
 
 from tokenizers import Tokenizer
 
-from ster.checkpoint.chat import ChatTemplate, Conversation, LightFiles
+from ster.checkpoint.template.chat import ChatTemplate, Conversation, LightFiles
 from ster.errors import PromptError, SterError, TokenizerError, UsageError
 from ster.reporting import Reporter
 from ster.text import quoted

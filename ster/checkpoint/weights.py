@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from ster.checkpoint.tensors import HEAD, PREFIX, Shapes
+from ster.architecture.tensors import HEAD, PREFIX, Shapes
 from ster.errors import WeightsError
 
 # numpy has no bfloat16: those are held as the 16 bits they are.

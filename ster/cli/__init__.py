@@ -18,7 +18,7 @@ from typing import NoReturn
 from ster.cli.signals import ignore_signals, stop_on_signals
 from ster.cli.streams import open_missing_streams, write_stderr, write_stdout
 from ster.errors import SterError
-from ster.stopping import Stopped, raise_if_stopped
+from ster.interrupts import Stopped, raise_if_stopped
 
 # Names in a checkpoint are a stranger's words, and could steer the terminal.
 _CONTROLS = {

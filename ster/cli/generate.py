@@ -24,8 +24,8 @@ from ster.cli.options import (
 from ster.errors import UsageError
 
 if TYPE_CHECKING:
+    from ster.runs.sampling import Sampling
     from ster.runtime import Runtime
-    from ster.sampling import Sampling
     from ster.vectors.steering import SteeringVector
 
 
@@ -140,7 +140,9 @@ def generate(
 
     Prints the answer as it grows, or with --prompts the path of the answers' document.
     """
-    from ster.sampling import Sampling  # late, as all below: --help needs no arrays
+    from ster.runs.sampling import (
+        Sampling,  # late, as all below: --help needs no arrays
+    )
 
     sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
     check_question(prompt, prompts_path, output_path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ster.cli.progress import open_reporter
 from ster.errors import OutputError
-from ster.memory import parse_memory
+from ster.runs.memory import parse_memory
 
 if TYPE_CHECKING:
     from ster.runtime import Runtime

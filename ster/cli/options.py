@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ster.cli.streams import write_stderr
 from ster.errors import UsageError
-from ster.memory import parse_memory
+from ster.runs.memory import parse_memory
 from ster.text import quoted
 
 TEXT = "ster.text"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ster.cli.streams import Messages, write_stderr
+from ster.interrupts import raise_if_stopped
 from ster.reporting import Progress, Reporter
-from ster.stopping import raise_if_stopped
 
 if TYPE_CHECKING:
     from rich.console import Console

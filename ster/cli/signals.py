@@ -8,7 +8,7 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ster.stopping import Stopped, order_stop
+from ster.interrupts import Stopped, order_stop
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

@@ -23,7 +23,7 @@ from ster.cli.options import (
 )
 from ster.errors import DirectionError, DocumentError
 from ster.vectors.methods import parse_method
-from ster.vectors.strength_words import StrengthTrial, parse_strengths
+from ster.vectors.strengths import StrengthTrial, parse_strengths
 
 vector_app = typer.Typer(cls=Group, rich_markup_mode=None)
 
@@ -177,7 +177,7 @@ def optimize(
     Prints what it holds and how every candidate did, beside random directions.
     """
     from ster.documents.pairs import PairSet
-    from ster.vectors.workflow import check_holdout, split_pairs
+    from ster.workflows.vectors import check_holdout, split_pairs
 
     flags = ModelFlags(
         model, revision, device, precision, chat_template, memory, verbose

@@ -4,8 +4,8 @@ A decoder owns the weights of a checkpoint and runs its blocks. The residual str
 not hidden in it: the loops hold it in a local variable and hand it from block to block,
 so that reading the stream, or adding to it, is a plain statement between two of them.
 
-There are two implementations of the same shape, ``numpy_llama`` (cpu) and ``mlx_llama``
-(metal, cuda). The loops know this page and never an implementation.
+There are two implementations of the same shape, ``decoder.numpy`` (cpu) and
+``decoder.mlx`` (metal, cuda). The loops know this page and never an implementation.
 
 The stream has no batch axis: ``num_tokens`` is the packed axis of ``packing``.
 """
@@ -19,10 +19,10 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.attention import Attention
-from ster.checkpoint.config import DecoderConfig
-from ster.decoder.rope import RotaryTables
-from ster.packing import Ints
+from ster.architecture.config import DecoderConfig
+from ster.stream.attention import Attention
+from ster.stream.packing import Ints
+from ster.stream.rotary import RotaryTables
 
 Array = TypeVar("Array")
 

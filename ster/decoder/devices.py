@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from ster.checkpoint.config import DecoderConfig
+from ster.architecture.config import DecoderConfig
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.contract import Decoder, Footprint
 from ster.errors import DeviceError, UsageError
@@ -19,7 +19,7 @@ DEVICES = ("cpu", "metal", "cuda")
 PRECISIONS = ("f32", "f16", "bf16")
 # MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
-_MLX_DECODER = "ster.decoder.mlx_decoder"
+_MLX_DECODER = "ster.decoder.mlx.decoder"
 # What to do where MLX, or its backend for a device, is not there.
 _WAYS = {
     "metal": "there is no MLX with Metal here, which is on Apple silicon only; use "
@@ -88,7 +88,7 @@ def implementation(device: str) -> Implementation:
         DeviceError: MLX is not installed here.
     """
     if device == "cpu":
-        module = importlib.import_module("ster.decoder.numpy_decoder")
+        module = importlib.import_module("ster.decoder.numpy.decoder")
         return cast("Implementation", module)
     # f32 means f32: on CUDA and on M5-class chips MLX would otherwise multiply in TF32.
     # It reads this at its first product.

@@ -27,7 +27,8 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.json import AtomicFile, JsonError, dump_json, read_document
+from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.whole_files import AtomicFile
 from ster.errors import DocumentError, LayerError, NumericsError, OutputError
 from ster.layers import abridge
 from ster.text import counted, quoted

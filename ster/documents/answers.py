@@ -9,7 +9,8 @@ import os
 from types import TracebackType
 from typing import Self
 
-from ster.documents.json import AtomicFile, dump_json
+from ster.documents.strict_json import dump_json
+from ster.documents.whole_files import AtomicFile
 
 
 class AnswerWriter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ster.documents.json import JsonError
+from ster.documents.strict_json import JsonError
 from ster.errors import DocumentError
 from ster.text import quoted
 

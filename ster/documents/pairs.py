@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ster.documents.json import JsonError, read_document
+from ster.documents.strict_json import JsonError, read_document
 from ster.errors import DocumentError
 from ster.text import counted, quoted, trim
 

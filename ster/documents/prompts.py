@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ster.documents.json import JsonError, read_document
+from ster.documents.strict_json import JsonError, read_document
 from ster.errors import PromptError
 from ster.text import trim
 

@@ -25,14 +25,8 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.json import (
-    AtomicFile,
-    JsonError,
-    dump_json,
-    make_directories,
-    read_document,
-    remove_directories,
-)
+from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.whole_files import AtomicFile, make_directories, remove_directories
 from ster.errors import DocumentError, OutputError
 
 F32 = npt.NDArray[np.float32]

@@ -1,26 +1,100 @@
-"""Choosing a strength: how much more likely steering makes the positive sides.
+"""The ``--strengths`` grammar. Light, so that the command line can ask.
 
-Each side of a pair is scored as a whole response, steered and not. A pair is ordered
-when steering raised the log-probability of its positive side more.
+A strength is a number, or one followed by ``n``: so many times the mean length of the
+residual stream at the layers that are steered.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from ster.errors import DirectionError, UsageError
+from ster.text import decimal, quoted, trim
 
-from ster.answering import score_texts
-from ster.documents.pairs import ContrastPair, PairSet
-from ster.errors import DirectionError
-from ster.loaded import LoadedModel
-from ster.text import decimal
-from ster.vectors.compatibility import check_lengths
-from ster.vectors.steering import SteeringVector
-from ster.vectors.strength_words import StrengthTrial
+# From here on the nearest f32 is infinite: halfway past the largest.
+_TOO_LARGE = 2.0**128 - 2.0**103
 
-F32 = NDArray[np.float32]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strength:
+    """How much of a vector is added.
+
+    Args:
+        value: The multiplier.
+        of_norm: It multiplies the residual norm too.
+    """
+
+    value: float
+    of_norm: bool = False
+
+    def times(self, residual_norm: float) -> float:
+        """Return the multiplier of the vector."""
+        return self.value * residual_norm if self.of_norm else self.value
+
+
+def parse_strengths(text: str) -> tuple[Strength, ...]:
+    """Read a comma list of strengths, such as ``-4,0,2.5`` or ``-0.5n,0.5n``.
+
+    Raises:
+        UsageError: One is no number.
+    """
+    if not trim(text):
+        return ()
+    return tuple(_parse(trim(word)) for word in text.split(","))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrengthTrial:
+    """Which strengths are to be measured, and how.
+
+    Args:
+        strengths: In the order in which they are measured.
+        batch_size: Responses that run together.
+        max_sequence: Pairs with a side of more tokens are left out.
+
+    Raises:
+        DirectionError: There is no strength, one is not finite, or a batch or sequence
+            is empty.
+
+    Example:
+        >>> trial = StrengthTrial.of("-2,2,0.5n", batch_size=8, max_sequence=512)
+        >>> trial.strengths[2].times(40.0)
+        20.0
+    """
+
+    strengths: tuple[Strength, ...]
+    batch_size: int
+    max_sequence: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        if not self.strengths:
+            raise DirectionError(
+                "strength selection needs at least one strength to measure"
+            )
+        for each in self.strengths:
+            if not math.isfinite(each.value):
+                raise DirectionError(
+                    "strength selection needs finite strengths, not "
+                    f"{decimal(each.value)}"
+                )
+        if self.batch_size < 1:
+            raise DirectionError(
+                "strength selection requires batch size of at least one"
+            )
+        if self.max_sequence < 1:
+            raise DirectionError(
+                "strength selection requires maximum sequence of at least one"
+            )
+
+    @classmethod
+    def of(cls, text: str, *, batch_size: int, max_sequence: int) -> StrengthTrial:
+        """Read the strengths as they stand on a command line."""
+        strengths = parse_strengths(text)
+        return cls(
+            strengths=strengths, batch_size=batch_size, max_sequence=max_sequence
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,91 +163,23 @@ class StrengthChoice:
         }
 
 
-def select_pairs(
-    model: LoadedModel, pairs: PairSet, max_sequence: int
-) -> tuple[ContrastPair, ...]:
-    """Leave out the pairs that are too long to be scored, and say which.
-
-    Raises:
-        PromptError: A side cannot be tokenized.
-        DirectionError: No pair is left.
-    """
-    kept = []
-    for number, pair in enumerate(pairs, start=1):
-        sides = pair.positive, pair.negative
-        num_tokens = max(len(model.encoder.encode_response(side)) for side in sides)
-        if num_tokens <= max_sequence:
-            kept.append(pair)
-            continue
-        model.reporter.note(
-            f"skipping pair {number}: {num_tokens} tokens exceed the {max_sequence} "
-            "token limit"
+def _parse(word: str) -> Strength:
+    number = _number(word)
+    if number is not None:
+        return Strength(value=number)
+    number = _number(word.removesuffix("n"))
+    if number is None:
+        raise UsageError(
+            f"invalid strength {quoted(word)}; expected a number, or one followed by n"
         )
-    if not kept:
-        raise DirectionError(f"every pair exceeds the {max_sequence} token limit")
-    return tuple(kept)
+    return Strength(value=number, of_norm=True)
 
 
-def select_strength(
-    model: LoadedModel,
-    vector: SteeringVector,
-    pairs: tuple[ContrastPair, ...],
-    trial: StrengthTrial,
-    residual_norm: float,
-) -> tuple[MeasuredStrength, ...]:
-    """Measure every strength and mark the best by ordered pairs, then by mean shift.
-
-    Of exact ties the earlier strength stays.
-
-    Args:
-        model: What scores the responses.
-        vector: What it is steered with.
-        pairs: The pairs to score.
-        trial: The strengths.
-        residual_norm: What a strength in ``n`` is multiplied by.
-
-    Raises:
-        DirectionError: A strength makes the vector too long, or logits not finite.
-    """
-    texts = [side for pair in pairs for side in (pair.positive, pair.negative)]
-    values = [strength.times(residual_norm) for strength in trial.strengths]
-    steered = [(value, _deltas(vector, value)) for value in values]
-    before = np.array(score_texts(model, texts, {}, trial.batch_size))
-    measured: list[MeasuredStrength] = []
-    for value, deltas in steered:
-        after = np.array(score_texts(model, texts, deltas, trial.batch_size))
-        measured.append(_measure(value, after - before))
-        model.reporter.note(_sentence(measured[-1]))
-    best = max(measured, key=lambda each: (each.ordered, each.mean_shift))
-    return tuple(replace(each, selected=each is best) for each in measured)
-
-
-def _deltas(vector: SteeringVector, strength: float) -> dict[int, F32]:
-    if strength == 0:
-        return {}  # adding zero would still turn -0.0 into 0.0
-    with np.errstate(all="ignore"):  # what overflows is refused
-        scaled = (vector.array * strength).astype(np.float32)
-    deltas = dict(zip(vector.layers, scaled, strict=True))
-    check_lengths(deltas)
-    return deltas
-
-
-def _measure(strength: float, rises: NDArray[np.float64]) -> MeasuredStrength:
-    """Compare the rises of the sides, which alternate."""
-    shifts = rises[0::2] - rises[1::2]
-    if not np.isfinite(shifts).all():
-        raise DirectionError(
-            f"at strength {decimal(strength)} the model's logits are not finite"
-        )
-    return MeasuredStrength(
-        strength=strength,
-        ordered=float(np.mean(shifts > 0)),
-        mean_shift=float(np.mean(shifts)),
-    )
-
-
-def _sentence(measured: MeasuredStrength) -> str:
-    return (
-        f"strength {decimal(measured.strength)}: {measured.ordered:.3f} of pairs "
-        f"ordered, mean shift {measured.mean_shift:.4f}"
-    )
+def _number(word: str) -> float | None:
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    if "_" in word or not word.isascii():
+        return None
+    return math.copysign(math.inf, number) if abs(number) >= _TOO_LARGE else number

@@ -14,7 +14,7 @@ import types
 import weakref
 
 from ster.cli import main
-from ster.documents.json import AtomicFile
+from ster.documents.whole_files import AtomicFile
 from ster.reporting import Progress, Reporter
 
 

@@ -12,15 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 import ster
-import ster.plan
-from ster.checkpoint.config import read_config
-from ster.checkpoint.tensors import extraction_shapes
+import ster.runs.plan
+from ster.architecture.config import read_config
+from ster.architecture.tensors import extraction_shapes
 from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, Footprint
 from ster.decoder.devices import implementation
 from ster.errors import SterError
-from ster.extraction import extract_rows
-from ster.packing import DistinctTokens
+from ster.runs.extraction import extract_rows
+from ster.stream.packing import DistinctTokens
 from tests.checkpoints import Checkpoint, random_ids, text
 from tests.reference import last_rows
 
@@ -65,7 +65,7 @@ def force_waves(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
             waves.append((wave, tokens))
         return waves
 
-    monkeypatch.setattr(ster.plan, "split_waves", forced)
+    monkeypatch.setattr(ster.runs.plan, "split_waves", forced)
 
 
 def force_streaming(monkeypatch: pytest.MonkeyPatch, device: str) -> None:

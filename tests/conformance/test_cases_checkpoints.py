@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ster
-from ster.decoder.numpy_decoder import NumpyDecoder
+from ster.decoder.numpy.decoder import NumpyDecoder
 from ster.errors import (
     CheckpointError,
 )

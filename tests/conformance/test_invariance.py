@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ster
-from ster.decoder import numpy_decoder, numpy_llama, scratch
 from ster.decoder.contract import Decoder
+from ster.decoder.numpy import block as numpy_block
+from ster.decoder.numpy import decoder as numpy_decoder
+from ster.decoder.numpy import scratch
 from tests.checkpoints import (
     Checkpoint,
     Config,
@@ -254,7 +256,7 @@ def test_nothing_in_a_block_is_float64_by_accident(
                         wide.add(place)
         return trace
 
-    files = {module.__file__ for module in (numpy_llama, numpy_decoder, scratch)}
+    files = {module.__file__ for module in (numpy_block, numpy_decoder, scratch)}
     before = sys.gettrace()
     sys.settrace(trace)
     threading.settrace(trace)

@@ -1,0 +1,1 @@
+"""What a decoder is, read from config.json."""

@@ -1,0 +1,245 @@
+"""The rotary part of config.json, in both spellings, resolved to one scaling.
+
+Transformers 4 writes ``rope_theta`` and ``rope_scaling``, Transformers 5 writes
+``rope_parameters``. A file may hold both as long as they agree.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+from ster.architecture.fields import Fields
+from ster.errors import ConfigError
+from ster.text import quoted
+
+SCALINGS = ("default", "llama3", "linear", "dynamic", "yarn")
+# What transformers' Llama, Mistral, Qwen2 and Qwen3 configs assume (5.24,
+# RotaryEmbeddingConfigMixin.default_theta): the first Llama files name no theta.
+DEFAULT_THETA = 10_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultRope:
+    """Unscaled rotary frequencies: theta^(-2i/head_dim)."""
+
+    theta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearRope:
+    """Frequencies divided by a factor."""
+
+    theta: float
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicRope:
+    """A theta that grows with the prompt, once it is longer than the trained length."""
+
+    theta: float
+    factor: float
+    max_position_embeddings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llama3Rope:
+    """Long wavelengths divided by a factor, short ones kept, a blend between."""
+
+    theta: float
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnRope:
+    """Interpolated and extrapolated frequencies blended by their rotations.
+
+    ``attention_factor`` multiplies cosines and sines.
+    """
+
+    theta: float
+    factor: float
+    attention_factor: float
+    beta_fast: float
+    beta_slow: float
+    truncate: bool
+    original_max_position_embeddings: int
+
+
+RopeConfig = DefaultRope | LinearRope | DynamicRope | Llama3Rope | YarnRope
+
+
+def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
+    """Resolve the rotary scaling of a config.
+
+    Args:
+        fields: The whole config.
+        max_position_embeddings: The trained length, in tokens.
+
+    Returns:
+        The one scaling that every layer uses.
+
+    Raises:
+        ConfigError: The scaling is unknown or incomplete, or the two spellings differ.
+
+    Source: transformers 5.24, modeling_rope_utils.py.
+    """
+    scaling = _one_spelling(fields)
+    kind = _known_kind(scaling)
+    _refuse_partial(scaling)
+    _refuse_partial(fields)
+    theta = scaling.number("rope_theta", DEFAULT_THETA)
+    if theta <= 1.0:
+        # At one every channel would turn alike, and yarn would divide by zero.
+        place = fields if fields.has("rope_theta") else scaling
+        place.refuse("rope_theta", theta, "above one")
+    if kind == "default":
+        _refuse_idle_factor(scaling)
+        return DefaultRope(theta=theta)
+    if kind in ("linear", "yarn") and not scaling.has("factor"):
+        raise ConfigError(f"{fields.path} declares {kind} rope_scaling with no factor")
+    factor = scaling.number("factor")
+    if kind == "linear":
+        return LinearRope(theta=theta, factor=factor)
+    if kind == "dynamic":
+        return DynamicRope(
+            theta=theta, factor=factor, max_position_embeddings=max_position_embeddings
+        )
+    # Phi-style files keep the original length beside the scaling; it then wins.
+    place = fields if fields.has("original_max_position_embeddings") else scaling
+    original = place.count("original_max_position_embeddings", max_position_embeddings)
+    return (_llama3 if kind == "llama3" else _yarn)(scaling, theta, factor, original)
+
+
+def _known_kind(scaling: Fields) -> str:
+    kind = _kind(scaling)
+    if kind not in SCALINGS:
+        known = ", ".join(SCALINGS)
+        raise ConfigError(
+            f"{scaling.path} declares rope_scaling {quoted(kind)}; "
+            f"Ster implements {known} rotary scaling"
+        )
+    return kind
+
+
+def _refuse_idle_factor(scaling: Fields) -> None:
+    """Refuse a factor that nothing would use: the type beside it was forgotten."""
+    if scaling.number("factor", 1.0) != 1.0:
+        raise scaling.error(
+            f"`{scaling.within}factor` is {_shown(scaling.values['factor'])}, but "
+            "there is no `rope_type` that would use it"
+        )
+
+
+def _refuse_partial(place: Fields) -> None:
+    """Refuse partial rotation: other families have it, and ster would rotate all."""
+    factor = place.number("partial_rotary_factor", 1.0)
+    if factor != 1.0:
+        place.refuse("partial_rotary_factor", factor, "1.0")
+
+
+def _llama3(scaling: Fields, theta: float, factor: float, original: int) -> Llama3Rope:
+    low = scaling.number("low_freq_factor")
+    high = scaling.number("high_freq_factor")
+    if low == high:
+        scaling.refuse("high_freq_factor", high, "different from low_freq_factor")
+    return Llama3Rope(
+        theta=theta,
+        factor=factor,
+        low_freq_factor=low,
+        high_freq_factor=high,
+        original_max_position_embeddings=original,
+    )
+
+
+def _yarn(scaling: Fields, theta: float, factor: float, original: int) -> YarnRope:
+    return YarnRope(
+        theta=theta,
+        factor=factor,
+        attention_factor=_yarn_attention_factor(scaling, factor),
+        beta_fast=scaling.number("beta_fast", 32.0),
+        beta_slow=scaling.number("beta_slow", 1.0),
+        truncate=scaling.flag("truncate", default=True),
+        original_max_position_embeddings=original,
+    )
+
+
+def _yarn_attention_factor(scaling: Fields, factor: float) -> float:
+    """Read or derive the scale of cosines and sines (Peng et al. 2023, section 3.4)."""
+    if scaling.has("attention_factor"):
+        return scaling.number("attention_factor")
+
+    def mscale(weight: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+    # A zero counts as absent, as it does in transformers.
+    if scaling.values.get("mscale") and scaling.values.get("mscale_all_dim"):
+        numerator = mscale(scaling.number("mscale"))
+        return numerator / mscale(scaling.number("mscale_all_dim"))
+    return mscale(1.0)
+
+
+def _one_spelling(fields: Fields) -> Fields:
+    """Merge both spellings into one object that holds theta and scaling."""
+    old, new = fields.inner("rope_scaling"), fields.inner("rope_parameters")
+    for place in (old, new):
+        _refuse_nested(place)
+    if old is not None and new is not None and old.values and new.values:
+        _check_agreement(fields, old, new)
+    merged: dict[str, object] = {}
+    within = "rope_scaling."
+    for place in (new, old):
+        if place is not None and place.values:
+            merged.update({k: v for k, v in place.values.items() if v is not None})
+            within = place.within
+    if fields.has("rope_theta"):
+        theta = fields.number("rope_theta")
+        if merged.setdefault("rope_theta", theta) != theta:
+            raise fields.error(
+                f"`rope_theta` is {_shown(theta)}, but `{within}rope_theta` "
+                f"is {_shown(merged['rope_theta'])}"
+            )
+    return Fields(
+        values=merged, path=fields.path, model_type=fields.model_type, within=within
+    )
+
+
+def _refuse_nested(place: Fields | None) -> None:
+    """Refuse a scaling per kind of layer, which these families do not have."""
+    for name, value in (place.values if place else {}).items():
+        if place is not None and isinstance(value, dict):
+            place.refuse(name, value, "one scaling for all layers")
+
+
+def _check_agreement(fields: Fields, old: Fields, new: Fields) -> None:
+    kinds = _kind(old), _kind(new)
+    if kinds[0] != kinds[1]:
+        raise fields.error(
+            f"`rope_scaling` is {quoted(kinds[0])}, but "
+            f"`rope_parameters` is {quoted(kinds[1])}"
+        )
+    for name in sorted(old.values.keys() & new.values.keys() - {"type", "rope_type"}):
+        both = old.has(name) and new.has(name)
+        if both and old.values[name] != new.values[name]:
+            raise fields.error(
+                f"`rope_scaling.{name}` is {_shown(old.values[name])}, but "
+                f"`rope_parameters.{name}` is {_shown(new.values[name])}"
+            )
+
+
+def _kind(scaling: Fields) -> str:
+    """Name the scaling; ``type`` is the older word for ``rope_type``."""
+    if scaling.has("type") and scaling.has("rope_type"):
+        older, newer = scaling.word("type"), scaling.word("rope_type")
+        if older != newer:
+            scaling.refuse("type", older, f"{quoted(newer)}, as `rope_type` is")
+    return scaling.word("rope_type", scaling.word("type", "default"))
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""The model's own chat template, a stranger's program."""

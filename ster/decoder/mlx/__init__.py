@@ -1,0 +1,1 @@
+"""The decoder on Metal and CUDA; the only package that imports mlx."""

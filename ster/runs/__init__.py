@@ -1,0 +1,1 @@
+"""Runs of an open checkpoint: planned, then looped over its blocks."""

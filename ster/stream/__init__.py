@@ -1,0 +1,1 @@
+"""The residual stream as indices and tables: pure arithmetic, no weights."""

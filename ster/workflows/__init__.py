@@ -1,0 +1,1 @@
+"""What the vector commands do with a model."""

@@ -1,0 +1,127 @@
+"""What steering adds to a loaded model's stream, and whether it belongs there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.errors import DirectionError, DocumentError, require_type
+from ster.layers import check_layers
+from ster.runs.session import LoadedModel
+from ster.text import quoted
+from ster.vectors.steering import SteeringVector
+
+F32 = NDArray[np.float32]
+Steer = SteeringVector | Sequence[SteeringVector]
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+
+# Two labels for one encoding.
+_RAW_TEXT = ("absent", "off")
+
+
+def check_measured(vector: SteeringVector, model: LoadedModel) -> None:
+    """Refuse to measure a vector on a model that it does not belong to.
+
+    Raises:
+        DocumentError: It is of another model or width.
+        LayerError: The model lacks one of its layers.
+    """
+    _check(vector, model, "artifact model {} does not match runtime model {}")
+
+
+def check_steering(vector: SteeringVector, model: LoadedModel) -> None:
+    """Refuse to steer a model with a vector that does not belong to it.
+
+    Raises:
+        DocumentError: It is of another model or width.
+        LayerError: The model lacks one of its layers.
+    """
+    _check(vector, model, "artifact was trained for model {}, current model is {}")
+
+
+def _check(vector: SteeringVector, model: LoadedModel, sentence: str) -> None:
+    current = model.files.model
+    if not _is_same_model(vector.model, current):
+        raise DocumentError(sentence.format(quoted(vector.model), quoted(current)))
+    _check_shape(vector, model)
+    _warn(vector, model)
+
+
+def _is_same_model(one: str, other: str) -> bool:
+    """Tell whether two names are equal, or two spellings of one directory."""
+    if one == other:
+        return True
+    try:
+        return os.path.isdir(one) and os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _check_shape(vector: SteeringVector, model: LoadedModel) -> None:
+    width = model.config.hidden_size
+    if vector.hidden_size != width:
+        raise DocumentError(
+            f"artifact width {vector.hidden_size} does not match model width {width}"
+        )
+    check_layers(vector.layers, model.config.num_hidden_layers)
+
+
+def _warn(vector: SteeringVector, model: LoadedModel) -> None:
+    """Warn of another encoding or width; what an artifact does not say is not known."""
+    trained, label = vector.chat_template, model.encoder.chat_template
+    alike = trained == label or (trained in _RAW_TEXT and label in _RAW_TEXT)
+    if trained is not None and not alike:
+        model.reporter.warn(
+            f"this direction was trained with chat template {trained} and this run "
+            f"encodes {label}, so the number below describes a format it was not "
+            "trained in"
+        )
+    if vector.precision not in (None, model.precision):
+        model.reporter.warn(
+            f"this direction was trained at precision {vector.precision} and this run "
+            f"maps the base weights at {model.precision}, so it is being read in a "
+            "different space than it was fitted in"
+        )
+
+
+def sum_deltas(steer: Steer, model: LoadedModel) -> Mapping[int, F32]:
+    """Add up what is to be added after each layer; a layer of zeros is left out.
+
+    Raises:
+        DocumentError: A vector is of another model or width.
+        LayerError: The model lacks one of its layers.
+        DirectionError: What is to be added is too long.
+    """
+    deltas: dict[int, F32] = {}
+    is_several = isinstance(steer, Sequence) and not isinstance(steer, str)
+    vectors: Any = steer if is_several else [steer]
+    for vector in vectors:
+        require_type(vector, SteeringVector, "steer")
+        check_steering(vector, model)
+        for layer in vector.layers:
+            direction = vector.direction(layer)
+            with np.errstate(all="ignore"):  # what overflows is refused below
+                deltas[layer] = (
+                    deltas[layer] + direction if layer in deltas else direction
+                )
+    check_lengths(deltas)
+    # Adding zero would still turn -0.0 into 0.0.
+    return {layer: delta for layer, delta in deltas.items() if delta.any()}
+
+
+def check_lengths(deltas: Mapping[int, F32]) -> None:
+    """Refuse to add what drowns the stream: norms of its rows would be infinite.
+
+    Raises:
+        DirectionError: A squared length is not finite in float32.
+    """
+    for layer, delta in deltas.items():
+        if not np.square(delta, dtype=np.float64).sum() <= LARGEST_NUMBER:
+            raise DirectionError(
+                f"the vector added after layer {layer} is too long",
+                "its squared length leaves float32",
+            )
