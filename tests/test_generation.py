@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -72,11 +71,9 @@ def caa(runtime: Runtime, pairs: list[tuple[str, str]], layers: str) -> Steering
     )
 
 
-def test_the_published_texts_steered_and_not(toy, shared, device):
-    published = json.loads((shared / "golden/toy/published.json").read_text())
-    pairs = json.loads((shared / "golden/toy/pairs.json").read_text())["pairs"]
+def test_the_published_texts_steered_and_not(toy, published, device):
     expected, runtime = published["generate"], ster.load(toy, device=device)
-    vector = caa(runtime, [(p["positive"], p["negative"]) for p in pairs], "1..3")
+    vector = caa(runtime, published["pairs"], "1..3")
     length = expected["max_new_tokens"]
 
     def answer(*steer: SteeringVector) -> str:

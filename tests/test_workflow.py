@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -56,13 +55,8 @@ def cpu(toy: Path) -> Runtime:
 
 
 @pytest.fixture(scope="module")
-def published(shared: Path) -> Any:
-    return json.loads((shared / "golden/toy/published.json").read_bytes())
-
-
-@pytest.fixture(scope="module")
-def calm(shared: Path) -> PairSet:
-    return PairSet.load(shared / "golden/toy/pairs.json")
+def calm(published: dict[str, Any]) -> PairSet:
+    return PairSet.of(published["pairs"], trait_name="calm")
 
 
 PAIRS = PairSet.of(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,36 +16,30 @@ from tests.conformance.compare import (
     tolerance,
 )
 from tests.golden.golden import NAMES, fingerprint, read_golden
+from tests.golden.texts import MODES, TEXT_NAMES, open_texts
 from tests.reference import last_rows
 
-HANDED_OVER = (
-    "llama-gqa",
-    "llama-mha-f16-template-file",
-    "llama3-tied-sharded",
-    "mistral-window",
-    "qwen2",
-)
 # The dynamic and the long prompts go past the trained length on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::ster.SterWarning")
 
 
-@pytest.mark.parametrize("chat_template", ["auto", "off"])
-@pytest.mark.parametrize("name", HANDED_OVER)
-def test_a_handed_over_checkpoint_gives_the_expected_residuals_at_every_width(
-    shared: Path, name: str, chat_template: str, device: str
+@pytest.mark.parametrize("chat_template", MODES)
+@pytest.mark.parametrize("name", TEXT_NAMES)
+def test_texts_give_the_residuals_of_transformers_at_every_width(
+    tmp_path: Path, name: str, chat_template: str, device: str
 ):
-    folder = shared / "golden" / name
-    expected: dict[str, Any] = json.loads((folder / "expected.json").read_text())
-    records = expected[chat_template]
-    rows = np.array([list(record["layers"].values()) for record in records])
-    prompts = [record["prompt"] for record in records]
+    golden = open_texts(name, tmp_path)
+    texts = golden.of[chat_template]
     for precision in precisions(device):
         runtime = ster.load(
-            folder, device=device, precision=precision, chat_template=chat_template
+            golden.directory,
+            device=device,
+            precision=precision,
+            chat_template=chat_template,
         )
-        activations = runtime.activations(prompts)
-        assert activations.prompts == tuple(prompts)
-        assert_close(activations.array, rows, tolerance(device, precision))
+        activations = runtime.activations(texts.prompts)
+        assert activations.prompts == tuple(texts.prompts)
+        assert_close(activations.array, texts.residuals, tolerance(device, precision))
         assert_width(activations.array, precision)
 
 
