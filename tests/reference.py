@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
+# For some layers, a vector (hidden_size,) that is added to every position after them.
+Steering = Mapping[int, NDArray[Any]]
+NO_STEERING: Steering = {}
 
 
 def exact(x: F64) -> F64:
@@ -28,6 +31,7 @@ def residuals(
     tensors: Tensors,
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64] = exact,
+    steering: Steering = NO_STEERING,
 ) -> F64:
     """Run one prompt.
 
@@ -37,10 +41,22 @@ def residuals(
         token_ids: The prompt.
         narrow: Rounds what a run at half width keeps at it: weights, the stream, keys
             and values.
+        steering: What is added after some layers; a layer is read before.
 
     Returns:
         The residual stream after every block, (num_layers, num_tokens, hidden_size).
     """
+    return run_blocks(config, tensors, token_ids, narrow, steering)[0]
+
+
+def run_blocks(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    narrow: Callable[[F64], F64],
+    steering: Steering,
+) -> tuple[F64, F64]:
+    """Return the stream after every block, and what the last one hands on."""
     wide = {name: narrow(np.asarray(t, np.float64)) for name, t in tensors.items()}
     h = wide["model.embed_tokens.weight"][list(token_ids)]
     cos, sin = rotary(config, len(token_ids))
@@ -60,7 +76,9 @@ def residuals(
         x = rms_norm(h, block["post_attention_layernorm.weight"], eps)
         h = narrow(h + feed_forward(block, x))
         after.append(h)
-    return np.stack(after)
+        if layer in steering:
+            h = narrow(h + steering[layer])
+    return np.stack(after), h
 
 
 def last_rows(
@@ -68,9 +86,41 @@ def last_rows(
     tensors: Tensors,
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64] = exact,
+    steering: Steering = NO_STEERING,
 ) -> F64:
     """Return the last token's residual after every block, (num_layers, hidden_size)."""
-    return residuals(config, tensors, token_ids, narrow)[:, -1]
+    return residuals(config, tensors, token_ids, narrow, steering)[:, -1]
+
+
+def logits(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    steering: Steering = NO_STEERING,
+) -> F64:
+    """Return the scores of every token's successors, (num_tokens, vocab_size)."""
+    _, h = run_blocks(config, tensors, token_ids, exact, steering)
+    norm = np.asarray(tensors["model.norm.weight"], np.float64)
+    tied = config.get("tie_word_embeddings", False)
+    head = tensors["model.embed_tokens.weight" if tied else "lm_head.weight"]
+    return rms_norm(h, norm, config["rms_norm_eps"]) @ np.asarray(head, np.float64).T
+
+
+def log_probability(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    steering: Steering = NO_STEERING,
+) -> float:
+    """Sum the log-probabilities of tokens, each given those before it.
+
+    The first has none before it and does not count.
+    """
+    total = 0.0
+    scores = logits(config, tensors, token_ids, steering)
+    for row, following in zip(scores, token_ids[1:], strict=False):
+        total += row[following] - math.log(np.exp(row - row.max()).sum()) - row.max()
+    return total
 
 
 def rms_norm(x: F64, weight: F64, eps: float) -> F64:

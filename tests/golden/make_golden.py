@@ -61,7 +61,9 @@ def ids_document(config: Config, lengths: Sequence[int]) -> dict[str, Any]:
             return peer.run(peer.open_model(made.directory), token_ids, **how)
 
         records = [record(prompt, run(prompt)) for prompt in prompts]
-        middle = prompts[len(prompts) // 2]
+        # One that a next token may follow.
+        short = [p for p in prompts if len(p) < config["max_position_embeddings"]]
+        middle = short[len(short) // 2]
         steered = record(middle, run(middle, steering=steering))
         scores = [
             peer.log_probability(run(response, steering=how).logits, response)
