@@ -194,19 +194,20 @@ def write_weights(
 def write_safetensors(path: Path, tensors: Mapping[str, F32], dtype: str) -> None:
     """Write one file: a header's length, the header, the bytes."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    data = b""
+    width, end = 4 if dtype == "f32" else 2, 0
     for name, values in tensors.items():
-        part = _bits(values, dtype).tobytes()
-        offsets = [len(data), len(data) + len(part)]
-        data += part
+        begin, end = end, end + width * values.size
         header[name] = {
             "dtype": dtype.upper(),
             "shape": list(values.shape),
-            "data_offsets": offsets,
+            "data_offsets": [begin, end],
         }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for values in tensors.values():
+            file.write(_bits(values, dtype).tobytes())
 
 
 def as_stored(values: F32, dtype: str) -> F32:

@@ -99,11 +99,8 @@ def test_the_oracle_has_the_logits_and_scores_of_transformers(name: str):
     golden = read_golden(name)
     config, tensors = golden.config, make_tensors(golden.config, golden.seed)
     steered, scored = golden.steered, golden.scored
-    runs: list[tuple[list[int], reference.Steering]] = [
-        (prompt, {}) for prompt in golden.prompts
-    ]
-    runs.append((steered.prompt, steered.vectors))
-    found = [reference.logits(config, tensors, *run)[-1] for run in runs]
+    found = [reference.logits(config, tensors, prompt)[-1] for prompt in golden.prompts]
+    found += [reference.logits(config, tensors, steered.prompt, steered.vectors)[-1]]
     expected = np.stack([*golden.logits, steered.logits])
     assert_close(np.stack(found, dtype=np.float32)[:, None], expected[:, None], 2e-6)
     rows = reference.last_rows(
@@ -133,7 +130,7 @@ SHAPES = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=12,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # device is a word
