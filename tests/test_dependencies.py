@@ -1,4 +1,4 @@
-"""The versions that are installed: the lowest that are allowed, and those that CI pins."""
+"""The versions that are installed: the lowest allowed ones, and those that CI pins."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ def floor(requirement: Requirement) -> Version:
 
 def pins(name: str) -> dict[str, Version]:
     """Read a file of constraints."""
-    lines = (ROOT / ".ci" / name).read_text().splitlines()
-    found = [
-        re.fullmatch(r"([\w.-]+)==(\S+)", line) for line in lines if line[0] != "#"
-    ]
-    return {canonicalize_name(each[1]): Version(each[2]) for each in found if each}
+    text = (ROOT / ".ci" / name).read_text()
+    found = re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE)
+    return {canonicalize_name(package): Version(pin) for package, pin in found}
 
 
 @pytest.mark.parametrize("requirement", declared(), ids=str)
