@@ -55,6 +55,7 @@ class SteeringVector:
         DocumentError: The parts do not fit together, or a value is not finite.
 
     Example:
+        >>> import numpy as np
         >>> from ster import SteeringVector
         >>> calm = SteeringVector(
         ...     layers=(1,), array=np.ones((1, 4), "f4"), model="toy",

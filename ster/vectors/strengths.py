@@ -58,6 +58,7 @@ class StrengthTrial:
             is empty.
 
     Example:
+        >>> from ster import StrengthTrial
         >>> trial = StrengthTrial.of("-2,2,0.5n", batch_size=8, max_sequence=512)
         >>> trial.strengths[2].times(40.0)
         20.0
