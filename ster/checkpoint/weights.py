@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from ster.architecture.tensors import HEAD, PREFIX, Shapes
+from ster.architecture.spec import ModelSpec, Shapes
 from ster.errors import WeightsError
 
 # numpy has no bfloat16: those are held as the 16 bits they are.
 STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # Rotary frequencies that old Llama files carry along; ster computes its own.
 IGNORED = ("rotary_emb.inv_freq",)
+# A model saved with its head has this in front of every name but the head's; one saved
+# without it (the bare decoder) has not.
+PREFIX = "model."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class StoredTensor:
             start=self.start + self.data[:start].nbytes,
         )
 
-    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def take(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Gather some rows as f32; only their pages are touched."""
         return StoredTensor(
             data=self.data[rows], dtype=self.dtype, file=self.file, start=self.start
@@ -86,11 +88,14 @@ class StoredTensor:
             self.file.madvise(getattr(mmap, advice), first, size)
 
 
-def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTensor]:
+def open_weights(
+    files: Sequence[Path], spec: ModelSpec, shapes: Shapes
+) -> dict[str, StoredTensor]:
     """Map the files and find every tensor that a run needs.
 
     Args:
         files: The shards that hold them.
+        spec: What the decoder is.
         shapes: Names without the ``model.`` in front, and shapes.
 
     Returns:
@@ -103,10 +108,11 @@ def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTenso
     try:
         entries = _read_headers(files)
         prefix = PREFIX if any(name.startswith(PREFIX) for name in entries) else ""
-        _refuse_unexpected(entries, shapes, prefix)
+        _refuse_unexpected(entries, spec, shapes, prefix)
+        head = "" if spec.head is None else f"{spec.head.name}.weight"
         return {
             # The head stands beside the model, not in it.
-            name: _find(entries, name if name == HEAD else prefix + name, shape)
+            name: _find(entries, name if name == head else prefix + name, shape)
             for name, shape in shapes.items()
         }
     except WeightsError as error:
@@ -160,27 +166,22 @@ def _read_header(path: Path) -> dict[str, _Entry]:
 
 
 def _refuse_unexpected(
-    entries: Mapping[str, _Entry], shapes: Shapes, prefix: str
+    entries: Mapping[str, _Entry], spec: ModelSpec, shapes: Shapes, prefix: str
 ) -> None:
     """Refuse tensors of the run's blocks that the config does not speak of.
 
     Dropping a bias, a scale or an adapter in silence would change the numbers.
     """
-    layers = {layer for name in shapes if (layer := _layer_of(name))}
+    layers = {spec.layer_of(name) for name in shapes} - {None}
     for name in entries:
         bare = name.removeprefix(prefix)
         expected = bare in shapes or bare.endswith(IGNORED)
-        if _layer_of(bare) in layers and not expected:
+        if spec.layer_of(bare) in layers and not expected:
             raise WeightsError(
                 f"the tensor {name} is in the checkpoint, but config.json gives it "
-                "no place"
+                "no place",
+                field=name,
             )
-
-
-def _layer_of(name: str) -> str | None:
-    """Return ``layers.<N>.`` of a tensor that belongs to a block."""
-    found = re.match(r"layers\.\d+\.", name)
-    return found[0] if found else None
 
 
 def _find(

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ster.cli.progress import open_reporter
+from ster.decoder.memory import parse_memory
 from ster.errors import OutputError
-from ster.runs.memory import parse_memory
 
 if TYPE_CHECKING:
     from ster.runtime import Runtime
