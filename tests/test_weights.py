@@ -117,7 +117,7 @@ class TestParts:
             np.testing.assert_array_equal(part.as_float32(), whole[start:stop])
             at = part.start - tensor.start
             assert at == start * tensor.data[0].nbytes
-            assert part.file[part.start : part.start + part.data.nbytes] == (
+            assert part.file.mapped[part.start : part.start + part.data.nbytes] == (
                 part.data.tobytes()
             )
 

@@ -67,7 +67,7 @@ class ModelFlags(NamedTuple):
                 verbose=self.verbose,
             )
             if output_path is not None:
-                refuse_same_file(local_files(self.model), output_path)
+                refuse_same_file(local_files(self.model, self.revision), output_path)
             yield runtime
 
 

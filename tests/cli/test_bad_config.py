@@ -314,7 +314,14 @@ def test_a_config_that_is_no_json_object_is_refused(user: User, data, cause):
         user.is_refused("invalid model config toy/config.json", cause)
 
 
-@pytest.mark.parametrize("place", ["nothing", "a folder", "a dangling link"])
+@pytest.mark.parametrize(
+    ("place", "causes"),
+    [
+        ("nothing", []),
+        ("a folder", ["it is a directory, not a file"]),
+        ("a dangling link", ['it is a link to "nowhere", which is not there']),
+    ],
+)
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -323,11 +330,11 @@ def test_a_config_that_is_no_json_object_is_refused(user: User, data, cause):
         ("model.safetensors", "model directory contains no safetensors weights"),
     ],
 )
-def test_a_file_that_is_missing_is_named(user: User, name, sentence, place):
+def test_a_file_that_is_missing_is_named(user: User, name, sentence, place, causes):
     path = user.folder / "toy" / name
     path.unlink()
     if place == "a folder":
         path.mkdir()
     elif place == "a dangling link":
         path.symlink_to("nowhere")
-    user.is_refused(sentence)
+    user.is_refused(sentence, *causes)

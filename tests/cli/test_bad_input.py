@@ -363,10 +363,14 @@ def test_an_output_beside_the_model_is_no_part_of_it(user: User):
         (
             "prompts.json",
             "failed to list prompts.json",
-            ["Not a directory (os error 20)"],
+            ["it is a file, and --model takes a checkpoint's folder"],
         ),
         ("~/model", "failed to list ~/model", [...]),
-        (".", "model config is missing: ./config.json", []),
+        (
+            ".",
+            "model config is missing: ./config.json",
+            ["there is one in a folder of it: --model ./toy"],
+        ),
         (
             "a model",
             'failed to read model repository "a model"',

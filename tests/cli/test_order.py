@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import pytest
-from safetensors import safe_open
 
-from ster.checkpoint import weights
+from ster.checkpoint.weight_file import WeightFile
 from tests.cli.user import OLD, User
 
 
@@ -141,11 +140,13 @@ def opened(monkeypatch) -> list[str]:
     """The names of the weight files that a run opens."""
     names: list[str] = []
 
-    def watch(path, framework):
-        names.append(path.name)
-        return safe_open(path, framework=framework)
+    open_file = WeightFile.open
 
-    monkeypatch.setattr(weights, "safe_open", watch)
+    def watch(path):
+        names.append(path.name)
+        return open_file(path)
+
+    monkeypatch.setattr(WeightFile, "open", watch)
     return names
 
 

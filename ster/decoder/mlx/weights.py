@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import mlx.core as mx
-import numpy as np
 
 from ster.architecture.spec import Attention, LayerSpec, Matrix, ModelSpec, Norm
 from ster.checkpoint.weights import StoredTensor
@@ -172,7 +171,7 @@ class WeightReader:
         """Copy a tensor to the device as it is stored, and convert it there."""
         stored = self.tensors[self.prefix + name]
         with device_failures():
-            array = mx.array(np.ascontiguousarray(stored.data))
+            array = mx.array(stored.read())
         stored.release()
         if stored.dtype == "BF16":
             array = array.view(mx.bfloat16)

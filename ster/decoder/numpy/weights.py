@@ -79,6 +79,7 @@ class NumpyWeights:
             room: Where it is made if not; whoever was made there before is spoilt.
         """
         blocks = self._blocks
+        self._check_files(layer)
         if layer in blocks:
             return blocks[layer]
         for tensor in self._stored(layer + 1):
@@ -89,7 +90,12 @@ class NumpyWeights:
         return block
 
     def close_block(self, layer: int) -> None:
-        """Let the system take the file's pages of a block that does not stay."""
+        """Let the system take the file's pages of a block that does not stay.
+
+        Raises:
+            WeightsError: A file was written to while its values were used.
+        """
+        self._check_files(layer)
         if layer not in self._blocks:
             for tensor in self._stored(layer):
                 tensor.release()
@@ -111,6 +117,11 @@ class NumpyWeights:
         block = self.model.layers[layer]
         names = (block.prefix + name for name in block.shapes)
         return [self._tensors[name] for name in names if name in self._tensors]
+
+    def _check_files(self, layer: int) -> None:
+        """Hold the files to what they were: some matrices are views of them."""
+        for file in {id(each.file): each.file for each in self._stored(layer)}.values():
+            file.check_unchanged()
 
     def _make_block(self, block: LayerSpec, room: Room | None) -> NumpyBlock:
         reader = WeightReader(
@@ -202,7 +213,10 @@ class WeightReader:
             row += len(tensor.data)
 
         def convert(piece: tuple[StoredTensor, F32]) -> None:
-            piece[1][:] = rounded(piece[0].as_float32(), self.dtype)
+            # Copied past the mapping, which a file that is cut takes with it.
+            stored = piece[0]
+            wide = stored.read() if stored.dtype == "F32" else stored.as_float32()
+            piece[1][:] = rounded(wide, self.dtype)
 
         self.threads.map(convert, pieces)
         for tensor in tensors:
