@@ -273,11 +273,3 @@ class ModelSpec:
         if head:
             shapes |= self.final_norm.shapes | self.output.shapes
         return shapes
-
-    def layer_of(self, name: str) -> int | None:
-        """Tell which block a tensor belongs to by its name, if to any."""
-        return self._layer_of.get(".".join(name.split(".")[:2]) + ".")
-
-    @cached_property
-    def _layer_of(self) -> dict[str, int]:
-        return {layer.prefix: index for index, layer in enumerate(self.layers)}

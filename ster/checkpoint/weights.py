@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.spec import ModelSpec, Shapes
+from ster.architecture.spec import Shapes
 from ster.checkpoint.lookalikes import explain_tensors
 from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError
@@ -29,6 +30,7 @@ IGNORED = ("rotary_emb.inv_freq",)
 # A model saved with its head has this in front of every name but the head's; one saved
 # without it (the bare decoder) has not.
 PREFIX = "model."
+BESIDE = ("lm_head.weight",)
 # Values converted at a time: what is read for them stays in a core's cache.
 _PIECE = 1 << 18
 
@@ -139,14 +141,11 @@ def _widen(stored: NDArray[Any], values: NDArray[np.float32]) -> None:
         values[...] = stored
 
 
-def open_weights(
-    files: Sequence[Path], spec: ModelSpec, shapes: Shapes
-) -> dict[str, StoredTensor]:
+def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTensor]:
     """Map the files and find every tensor that a run needs.
 
     Args:
         files: The shards that hold them.
-        spec: What the decoder is.
         shapes: Names without the ``model.`` in front, and shapes.
 
     Returns:
@@ -159,11 +158,10 @@ def open_weights(
     try:
         entries = _read_headers(files)
         prefix = PREFIX if any(name.startswith(PREFIX) for name in entries) else ""
-        _refuse_unexpected(entries, spec, shapes, prefix)
-        head = "" if spec.head is None else f"{spec.head.name}.weight"
+        _refuse_unexpected(entries, shapes, prefix)
         return {
             # The head stands beside the model, not in it.
-            name: _find(entries, name if name == head else prefix + name, shape)
+            name: _find(entries, name if name in BESIDE else prefix + name, shape)
             for name, shape in shapes.items()
         }
     except WeightsError as error:
@@ -205,22 +203,28 @@ def _read_header(path: Path) -> dict[str, _Entry]:
 
 
 def _refuse_unexpected(
-    entries: Mapping[str, _Entry], spec: ModelSpec, shapes: Shapes, prefix: str
+    entries: Mapping[str, _Entry], shapes: Shapes, prefix: str
 ) -> None:
     """Refuse tensors of the run's blocks that the config does not speak of.
 
     Dropping a bias, a scale or an adapter in silence would change the numbers.
     """
-    layers = {spec.layer_of(name) for name in shapes} - {None}
+    blocks = {block for name in shapes if (block := _block_of(name))}
     for name in entries:
         bare = name.removeprefix(prefix)
         expected = bare in shapes or bare.endswith(IGNORED)
-        if spec.layer_of(bare) in layers and not expected:
+        if _block_of(bare) in blocks and not expected:
             raise WeightsError(
                 f"the tensor {name} is in the checkpoint, but config.json gives it "
                 "no place",
                 field=name,
             )
+
+
+def _block_of(name: str) -> str | None:
+    """Return what a block's tensors begin with, such as ``layers.3.``."""
+    found = re.match(r"[^.]+\.\d+\.", name)
+    return found[0] if found else None
 
 
 def _find(

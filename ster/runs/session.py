@@ -135,5 +135,5 @@ class Session:
                 # A checkpoint saved without its head has no prefix; the index tells.
                 names = [*shapes, *(PREFIX + name for name in shapes)]
                 files = self.files.weight_files(names)
-                weights.add(open_weights(files, self.spec, shapes))
+                weights.add(open_weights(files, shapes))
             return weights

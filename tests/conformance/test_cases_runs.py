@@ -96,7 +96,7 @@ def test_a_document_written_in_waves_is_the_document_of_one_wave(
     prompts = [text(prompt) for prompt in PROMPTS]
     plan = runtime.write_activations(prompts, tmp_path / "rows.json")
     read = ster.Activations.load(tmp_path / "rows.json")
-    assert (len(plan.waves), plan.resident) == (4, False)
+    assert (len(plan.waves), plan.keep) == (4, False)
     assert read.prompts == tuple(prompts)
     assert_close(read.array, expected, tolerance(device, "f32"))
 

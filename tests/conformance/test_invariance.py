@@ -106,7 +106,7 @@ def opened(checkpoints: dict[str, Checkpoint]) -> Callable[..., Decoder[Any]]:
         name: str, device: str, precision: str, resident: bool
     ) -> Decoder[Any]:
         made = checkpoints[name]
-        return open_decoder(made, device, precision=precision, resident=resident)
+        return open_decoder(made, device, precision=precision, keep=resident)
 
     return open_one
 
@@ -212,7 +212,7 @@ def test_scores_of_hundreds_neither_overflow_nor_vanish(tmp_path, device, factor
     tensors["model.layers.0.self_attn.q_proj.weight"] *= np.float32(factor)
     made = write_checkpoint(tmp_path, config, tensors=tensors)
     expected = np.stack([last_rows(config, tensors, stem) for stem in TEXTS])
-    decoder = open_decoder(made, device, resident=True)
+    decoder = open_decoder(made, device, keep=True)
     rows = read(decoder, TEXTS, range(NUM_LAYERS))
     assert_close(rows, expected, tolerance(device, "f32"))
 

@@ -270,7 +270,7 @@ class MLXDecoder:
             mx.eval(*arrays)
 
 
-class _BufferCache:
+class BufferCache:
     """MLX's limit on freed buffers, which is the process's, while runs need theirs."""
 
     def __init__(self) -> None:
@@ -301,7 +301,7 @@ class _BufferCache:
                 mx.set_cache_limit(self._before)
 
 
-_buffer_cache = _BufferCache()
+_buffer_cache = BufferCache()
 
 
 def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:
