@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import random
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.cli.test_process import on_a_terminal, read_all
 from tests.cli.user import ABSENT, OLD, PROGRESS, User
+from tests.processes import (
+    LIMIT,
+    Process,
+    at_a_terminal,
+    heard_until,
+    on_a_terminal,
+    ran,
+    rest,
+    started,
+)
 
 WORDS = ["the", "sea", "is", "calm", "and", "quiet", "tonight", "storm", "waves"]
 
@@ -43,22 +49,16 @@ def command(user: User, *words: str, **flags: str) -> list[str]:
 
 
 @contextmanager
-def in_the_middle(line: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def in_the_middle(line: list[str]) -> Iterator[Process]:
     """Start a run and wait until its first prompts are done and more are not."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(line, stdout=pipe, stderr=pipe) as process:
-        assert process.stderr is not None
-        while b"extracting prompt 1/600" not in process.stderr.readline():
-            assert process.poll() is None
-        try:
-            yield process
-        finally:
-            process.kill()
+    with started(line) as process:
+        heard_until(process.stderr, b"extracting prompt 1/600\n")
+        yield process
 
 
-def rest_of(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
+def rest_of(process: Process) -> tuple[bytes, str]:
     """Read to the end: stdout, and what stderr says beside progress."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT)
     lines = err.decode().splitlines(keepends=True)
     return out, "".join(line for line in lines if "extracting prompt" not in line)
 
@@ -104,10 +104,8 @@ def test_ctrl_c_ends_a_template_that_loops(user: User):
         "{% if 'sea' in messages[0].content %}" + loop + "{% endfor %}{% endif %}"
     )
     user.tokenizer_config(chat_template=condition + "{{ messages[0].content }}")
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command(user), stdout=pipe, stderr=pipe) as process:
-        assert process.stderr is not None
-        process.stderr.readline()  # the note comes before the prompts are rendered
+    with started(command(user)) as process:
+        heard_until(process.stderr, b"\n")  # a note, before prompts are rendered
         process.send_signal(signal.SIGINT)
         assert rest_of(process) == (b"", "Interrupted\n")
     assert process.returncode == 130
@@ -118,8 +116,7 @@ def test_ctrl_c_ends_a_template_that_loops(user: User):
     "redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/null 2>&1"]
 )
 def test_closed_streams_do_not_spoil_the_document(user: User, redirections):
-    line = f"exec {shlex.join(command(user))} {redirections}"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60)
+    done = ran(["sh", "-c", f"exec {shlex.join(command(user))} {redirections}"])
     assert done.returncode == 0
     silent = ">&-" in redirections.split() or "/dev/null" in redirections
     assert done.stdout == (b"" if silent else b"o.json\n")
@@ -131,14 +128,12 @@ def test_closed_streams_do_not_spoil_the_document(user: User, redirections):
 def test_a_reader_that_leaves_early_does_not_stop_the_run(slow: User, reads):
     """As with ``ster extract ... 2>&1 | head -1``."""
     reader, writer = os.pipe()
-    streams: dict[str, int | IO[bytes]] = {"stdout": subprocess.PIPE}
-    streams |= {"stderr": subprocess.PIPE, reads: writer}
-    with subprocess.Popen(command(slow, "--layers", "0"), **streams) as process:  # type: ignore[call-overload]
+    with started(command(slow, "--layers", "0"), **{reads: writer}) as process:
         os.close(writer)
         if reads == "stderr":
             os.read(reader, 10)
         os.close(reader)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0
     assert b"Traceback" not in (err or b"")
     assert b"BrokenPipe" not in (err or b"")
@@ -189,18 +184,11 @@ def test_a_run_that_breaks_down_on_a_terminal_gives_it_back_in_order(user: User)
 
 
 def test_ctrl_c_at_a_terminal_gives_the_cursor_back(slow: User):
-    screen, terminal = pty.openpty()
-    with subprocess.Popen(
-        command(slow), stdout=subprocess.PIPE, stderr=terminal
-    ) as process:
-        os.close(terminal)
-        heard = b""
-        while b"/600 prompts" not in heard:
-            heard += os.read(screen, 65536)
+    with at_a_terminal(command(slow)) as (process, screen):
+        heard = heard_until(screen, b"/600 prompts")
         process.send_signal(signal.SIGINT)
-        heard += read_all(screen)
-        process.communicate(timeout=60)
-    os.close(screen)
+        heard += rest(screen)
+        process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert heard.endswith(b"Interrupted\r\n")
     assert heard.rindex(b"\x1b[?25h") > heard.rindex(b"\x1b[?25l")
@@ -208,12 +196,11 @@ def test_ctrl_c_at_a_terminal_gives_the_cursor_back(slow: User):
 
 
 def test_two_runs_into_one_place_leave_one_whole_document(user: User):
-    pipe = subprocess.PIPE
     lines = [command(user, "--layers", layer) for layer in ("0", "1", "2")]
-    running = [subprocess.Popen(line, stdout=pipe, stderr=pipe) for line in lines]
-    for process in running:
-        process.communicate(timeout=60)
-        assert process.returncode == 0
+    with ExitStack() as stack:
+        for process in [stack.enter_context(started(line)) for line in lines]:
+            process.communicate(timeout=LIMIT)
+            assert process.returncode == 0
     document = json.loads((user.folder / "o.json").read_bytes())
     assert len(document["records"]) == 2
     assert len({tuple(record["layers"]) for record in document["records"]}) == 1
