@@ -42,7 +42,7 @@ def started(command: Command, **options: Any) -> Iterator[Process]:
                 stream.close()
 
 
-def ran(command: Command, **options: Any) -> subprocess.CompletedProcess[bytes]:
+def finished(command: Command, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a process to its end."""
     with started(command, **options) as process:
         out, err = process.communicate(timeout=LIMIT)

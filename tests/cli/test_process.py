@@ -14,9 +14,9 @@ import pytest
 from tests.processes import (
     LIMIT,
     at_a_terminal,
+    finished,
     heard_until,
     on_a_terminal,
-    ran,
     rest,
     started,
 )
@@ -50,7 +50,7 @@ def line(output: str | bytes = "o.json", layers: str = "all") -> list[str | byte
 
 
 def shell(redirections: str) -> CompletedProcess[bytes]:
-    return ran(["sh", "-c", f"exec {shlex.join(map(str, line()))} {redirections}"])
+    return finished(["sh", "-c", f"exec {shlex.join(map(str, line()))} {redirections}"])
 
 
 def test_the_answer_is_alone_on_stdout_and_the_rest_on_stderr(place):
@@ -83,7 +83,7 @@ def test_closed_and_full_streams_leave_the_document_whole(place, redirections):
 def test_a_full_stdout_is_an_error(place, words):
     command = line() if words == "extract" else [*DRIVER, words]
     with open("/dev/full", "wb") as full:
-        result = ran(command, stdout=full)
+        result = finished(command, stdout=full)
     assert result.returncode == 1
     assert result.stderr.decode().removeprefix(LINES) == (
         "Error: failed to write standard output\n\n"
@@ -98,7 +98,7 @@ def test_a_pipe_without_a_reader_is_quiet(place, stream, words):
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as unread:
-        result = ran(command, **{stream: unread})
+        result = finished(command, **{stream: unread})
     assert result.returncode == (2 if words == "nonsense" else 0)
     assert b"Traceback" not in (result.stderr or b"")
     assert b"Exception ignored" not in (result.stderr or b"")
@@ -108,14 +108,14 @@ def test_a_pipe_without_a_reader_is_quiet(place, stream, words):
 
 def test_a_stream_of_ascii_gets_escapes(place, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    result = ran(line("ö.json"))
+    result = finished(line("ö.json"))
     assert (result.returncode, result.stdout) == (0, b"\\xf6.json\n")
     assert result.stderr.startswith(b"a note, Gr\\xf6\\xdfe\n")
 
 
 def test_a_path_that_is_no_text_is_printed_as_it_was_given(place):
     path = b"missing\xff/../i.json"
-    result = ran(line(path))
+    result = finished(line(path))
     assert b"Traceback" not in result.stderr
     assert result.returncode in (0, 1)  # some file systems have no such name
     shown = result.stdout if result.returncode == 0 else result.stderr
@@ -203,7 +203,7 @@ def test_a_terminal_that_goes_away_does_not_stop_the_run(place):
 def test_a_signal_whose_exception_is_dropped_ends_the_run(place, when):
     Path("o.json").write_bytes(b"old")
     files = sorted(place.iterdir())
-    result = ran(line(layers=when))
+    result = finished(line(layers=when))
     said = LINES.splitlines(keepends=True)[: 3 if when == "lost" else None]
     assert (result.returncode, result.stdout) == (130, b"")
     assert result.stderr.decode() == "".join([*said, "Interrupted\n"])

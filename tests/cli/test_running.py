@@ -18,9 +18,9 @@ from tests.processes import (
     LIMIT,
     Process,
     at_a_terminal,
+    finished,
     heard_until,
     on_a_terminal,
-    ran,
     rest,
     started,
 )
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_a_template_that_loops(user: User):
     "redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/null 2>&1"]
 )
 def test_closed_streams_do_not_spoil_the_document(user: User, redirections):
-    done = ran(["sh", "-c", f"exec {shlex.join(command(user))} {redirections}"])
+    done = finished(["sh", "-c", f"exec {shlex.join(command(user))} {redirections}"])
     assert done.returncode == 0
     silent = ">&-" in redirections.split() or "/dev/null" in redirections
     assert done.stdout == (b"" if silent else b"o.json\n")
