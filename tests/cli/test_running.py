@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.cli.user import ABSENT, OLD, PROGRESS, User
+from tests.cli.user import ABSENT, OLD, User
 from tests.processes import (
     LIMIT,
     Process,
@@ -48,11 +48,22 @@ def command(user: User, *words: str, **flags: str) -> list[str]:
     return [sys.executable, "-m", "ster", *user.line(words, **flags)]
 
 
+@pytest.fixture
+def many(user: User) -> User:
+    """A person with so many prompts that their lines of progress fill a pipe.
+
+    A run waits there for whoever reads, and is in the middle until then.
+    """
+    draw = random.Random(0)
+    user.prompts(*(" ".join(draw.choices(WORDS, k=3)) for _ in range(3000)))
+    return user
+
+
 @contextmanager
 def in_the_middle(line: list[str]) -> Iterator[Process]:
     """Start a run and wait until its first prompts are done and more are not."""
     with started(line) as process:
-        heard_until(process.stderr, b"extracting prompt 1/600\n")
+        heard_until(process.stderr, b"extracting prompt 1/3000\n")
         yield process
 
 
@@ -64,37 +75,40 @@ def rest_of(process: Process) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [(signal.SIGINT, 130, "Interrupted\n"), (signal.SIGTERM, 143, "Terminated\n")],
+    ("number", "code", "word", "older"),
+    [
+        (signal.SIGINT, 130, "Interrupted\n", None),
+        (signal.SIGTERM, 143, "Terminated\n", OLD),
+    ],
+    ids=["new", "old"],
 )
-@pytest.mark.parametrize("older", [None, OLD], ids=["new", "old"])
 def test_a_run_that_is_told_to_end_leaves_the_old_document_or_none(
-    slow: User, number, code, word, older
+    many: User, number, code, word, older
 ):
     output = "new/folder/o.json" if older is None else "o.json"
     if older is not None:
-        slow.write("o.json", older)
-    before = slow.snapshot()
-    with in_the_middle(command(slow, output=output)) as process:
+        many.write("o.json", older)
+    before = many.snapshot()
+    with in_the_middle(command(many, output=output)) as process:
         process.send_signal(number)
         assert rest_of(process) == (b"", word)
         assert process.returncode == code
-    assert slow.snapshot() == before
+    assert many.snapshot() == before
 
 
-def test_a_killed_run_leaves_the_old_document_and_the_next_run_replaces_it(slow: User):
-    slow.write("o.json", OLD)
-    before = slow.snapshot()
-    with in_the_middle(command(slow)) as process:
+def test_a_killed_run_leaves_the_old_document_and_the_next_run_replaces_it(many: User):
+    many.write("o.json", OLD)
+    before = many.snapshot()
+    with in_the_middle(command(many)) as process:
         process.kill()
         assert rest_of(process) == (b"", "")
-    after = slow.snapshot()
+    after = many.snapshot()
     left = after.keys() - before.keys()
     assert {name: after[name] for name in before} == before
-    assert all(name.startswith(".ster-") for name in left)
-    slow.prompts("the sea")
-    assert slow.runs().code == 0
-    assert len(slow.document()["records"]) == 1
+    assert [name[:6] for name in left] == [".ster-"]
+    many.prompts("the sea")
+    assert many.runs().code == 0
+    assert len(many.document()["records"]) == 1
 
 
 @pytest.mark.timeout(60)
@@ -112,33 +126,32 @@ def test_ctrl_c_ends_a_template_that_loops(user: User):
     assert not os.path.exists("o.json")
 
 
-@pytest.mark.parametrize(
-    "redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/null 2>&1"]
-)
+@pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", ">/dev/null 2>&1"])
 def test_closed_streams_do_not_spoil_the_document(user: User, redirections):
     done = finished(["sh", "-c", f"exec {shlex.join(command(user))} {redirections}"])
     assert done.returncode == 0
-    silent = ">&-" in redirections.split() or "/dev/null" in redirections
-    assert done.stdout == (b"" if silent else b"o.json\n")
-    assert done.stderr.decode() == ("" if "2>" in redirections else ABSENT + PROGRESS)
+    assert (done.stdout, done.stderr) == (b"", b"")
     assert len(user.document()["records"]) == 2
 
 
 @pytest.mark.parametrize("reads", ["stdout", "stderr"])
-def test_a_reader_that_leaves_early_does_not_stop_the_run(slow: User, reads):
+def test_a_reader_that_leaves_early_does_not_stop_the_run(many: User, reads):
     """As with ``ster extract ... 2>&1 | head -1``."""
     reader, writer = os.pipe()
-    with started(command(slow, "--layers", "0"), **{reads: writer}) as process:
+    with (
+        open(reader, "rb", buffering=0) as read,
+        started(command(many, "--layers", "0"), **{reads: writer}) as process,
+    ):
         os.close(writer)
         if reads == "stderr":
-            os.read(reader, 10)
-        os.close(reader)
+            heard_until(read, b"\n")
+        read.close()
         out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0
     assert b"Traceback" not in (err or b"")
     assert b"BrokenPipe" not in (err or b"")
     assert out == (None if reads == "stdout" else b"o.json\n")
-    assert len(slow.document()["records"]) == 600
+    assert len(many.document()["records"]) == 3000
 
 
 def test_a_terminal_shows_a_display_that_ends_complete(user: User):
@@ -148,19 +161,6 @@ def test_a_terminal_shows_a_display_that_ends_complete(user: User):
     assert b"2/2 prompts, block 4/4" in heard
     assert b"extracting prompt" not in heard
     assert heard.rindex(b"\x1b[?25h") > heard.rindex(b"\x1b[?25l")
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")]
-)
-def test_a_terminal_without_colour_or_cursor_gets_none(
-    user: User, monkeypatch, variable, value
-):
-    monkeypatch.setenv(variable, value)
-    code, out, heard = on_a_terminal(list(command(user)))
-    assert (code, out) == (0, b"o.json\n")
-    assert b"\x1b[3" not in heard
-    assert (b"\x1b" in heard) == (variable == "NO_COLOR")
 
 
 def test_a_refusal_on_a_terminal_is_plain_text_on_its_own_line(user: User):
