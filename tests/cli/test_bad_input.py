@@ -82,7 +82,7 @@ SIZE = 'invalid memory size "{}"; expected one such as 800M or 4G'
         (("--device", 'a"\n\\\x1b'), DEVICE.format(r"a\"\n\\\u{1b}")),
         (("--device", "mlx-cpu"), DEVICE.format("mlx-cpu")),
         (("--precision=",), PRECISION.format("")),
-        (("--chat-template", "Auto"), MODE.format("Auto")),
+        (("--chat-template", "on"), MODE.format("on")),
         (("--memory", "-1"), SIZE.format("-1")),
     ],
 )

@@ -43,6 +43,12 @@ FAULTS = [
         words=("--chat-template", "on"),
     ),
     Fault(
+        name="memory word",
+        says='invalid memory size "-1"',
+        at="memory",
+        words=("--memory", "-1"),
+    ),
+    Fault(
         name="device word",
         says='unknown device "tpu"',
         at="device",
