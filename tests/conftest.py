@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.errors import DeviceError
@@ -34,6 +36,14 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the shared golden checkpoints are not here")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def command_line() -> Iterator[None]:
+    """Build the commands once: for a line that is refused, that is most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

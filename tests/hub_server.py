@@ -238,7 +238,7 @@ def serve_hub() -> Iterator[Hub]:
         thread.start()
         yield state
         server.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.fixture(name="hub_env")

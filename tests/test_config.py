@@ -179,7 +179,7 @@ def test_fields_of_other_tools_are_ignored():
 
 def test_query_and_key_widths_follow_the_heads():
     document = {"model_type": "llama", "head_dim": 10, "num_key_value_heads": 2}
-    spec = resolve_config({**REQUIRED, **document}, "c")
+    spec = resolve_config(dict(REQUIRED | document), "c")
     attention = spec.layers[0].attention
     assert (attention.query_size, attention.key_value_size) == (40, 20)
 
@@ -222,9 +222,36 @@ def test_only_llama_has_biases_in_its_feed_forward(family):
     assert resolve(family, mlp_bias=True).mlp_bias == (family == "llama")
 
 
-def test_a_bias_flag_must_be_a_flag():
-    assert refusal(attention_bias=1).endswith(
-        "`attention_bias` is 1, not true or false"
+COUNT, NUMBER, FLAG = "a whole number", "a number", "true or false"
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "kind"),
+    [
+        ("llama", "hidden_size", COUNT),
+        ("llama", "intermediate_size", COUNT),
+        ("llama", "num_hidden_layers", COUNT),
+        ("llama", "num_attention_heads", COUNT),
+        ("llama", "num_key_value_heads", COUNT),
+        ("llama", "head_dim", COUNT),
+        ("llama", "vocab_size", COUNT),
+        ("llama", "max_position_embeddings", COUNT),
+        ("mistral", "sliding_window", COUNT),
+        ("qwen2", "max_window_layers", COUNT),
+        ("llama", "rms_norm_eps", NUMBER),
+        ("llama", "attention_bias", FLAG),
+        ("llama", "mlp_bias", FLAG),
+        ("llama", "tie_word_embeddings", FLAG),
+        ("qwen2", "use_sliding_window", FLAG),
+        ("llama", "hidden_act", "a string"),
+        ("llama", "layer_types", "a list"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(family, field, kind):
+    """What a count, a number or a flag may be is a matter of ``Fields``."""
+    value, shown = ("64", '"64"') if kind != "a string" else (3, "3")
+    assert refusal(family, **{field: value}) == (
+        f"invalid {family} config m/config.json: `{field}` is {shown}, not {kind}"
     )
 
 
@@ -280,9 +307,7 @@ def test_another_activation_is_refused(family):
         ({"hidden_size": 8}, "`head_dim` is 2, not even and above two"),
         ({"num_hidden_layers": 10_001}, "is 10001, not between 0 and 10000"),
         ({"num_hidden_layers": -1}, "is -1, not between 0 and 10000"),
-        ({"vocab_size": "50"}, '`vocab_size` is "50", not a whole number'),
         ({"rms_norm_eps": 0}, "`rms_norm_eps` is 0, not a finite number above zero"),
-        ({"tie_word_embeddings": "no"}, '`tie_word_embeddings` is "no", not true or'),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused(changes, complaint):
@@ -394,9 +419,7 @@ class TestFile:
         path.write_text(json.dumps({"model_type": "llama"} | REQUIRED))
         assert flatten(read_config(path)) == DEFAULTS
 
-    @pytest.mark.parametrize(
-        "text", ["", "{", "[1]", '"llama"', "null", '{"a": NaN}', '{"a": 1, "a": 1}']
-    )
+    @pytest.mark.parametrize("text", ["[1]", "null", '{"a": 1, "a": 1}'])
     def test_that_is_no_json_object_is_refused(self, tmp_path, text):
         path = tmp_path / "config.json"
         path.write_text(text)

@@ -90,7 +90,7 @@ def test_a_run_that_was_broken_off_in_a_thread_leaves_blocks_for_others(
             raise KeyboardInterrupt
 
     with ThreadPoolExecutor(1) as other:
-        other.submit(broken_off).result()
+        other.submit(broken_off).result(60)
     if run == "generate":
         assert runtime.generate(text([3, 4]), max_new_tokens=1)
     else:

@@ -40,7 +40,7 @@ def test_columns_lie_one_after_the_other():
 def test_threads_do_not_share():
     scratch = Scratch()
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(scratch, "a", 10).result()
+        other = pool.submit(scratch, "a", 10).result(60)
     assert not np.shares_memory(scratch("a", 10), other)
 
 

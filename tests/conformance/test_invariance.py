@@ -230,9 +230,16 @@ def test_a_later_token_changes_no_earlier_row(opened, device):
     assert np.abs(among[0][1] - among[1][1]).max() > 0.1
 
 
-@pytest.mark.parametrize("precision", ["f32", "f16"])
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("family", "dtype", "precision"),
+    [
+        ("llama", "f32", "f16"),
+        ("llama", "bf16", "f32"),
+        ("qwen2", "f16", "f16"),
+        ("qwen3", "bf16", "f16"),
+        ("qwen3", "f32", "f32"),
+    ],
+)
 def test_nothing_in_a_block_is_float64_by_accident(
     tmp_path: Path, family: str, dtype: str, precision: str
 ):
