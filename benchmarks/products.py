@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ster import load
-from ster.architecture.config import DecoderConfig
+from ster.architecture.spec import LayerSpec
 
 # A product: its rows, inputs and outputs.
 Shape = tuple[int, int, int]
@@ -44,10 +44,10 @@ class Pass:
 def main() -> None:
     """Time the products of a run."""
     options = read_options()
-    config = load(options.model).config
-    blocks = options.blocks or config.num_hidden_layers
-    block = list(block_shapes(config, options.tokens, options.tokens))
-    last = list(block_shapes(config, options.tokens, options.last))
+    spec = load(options.model).config
+    blocks = options.blocks or spec.num_hidden_layers
+    block = list(block_shapes(spec.layers[0], options.tokens, options.tokens))
+    last = list(block_shapes(spec.layers[0], options.tokens, options.last))
     make = numpy_pass if options.device == "cpu" else mlx_maker(options)
     seconds = time_passes(make(block), make(last), blocks)
     flops = (blocks - 1) * count(block) + count(last)
@@ -69,16 +69,19 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def block_shapes(config: DecoderConfig, tokens: int, last: int) -> Iterator[Shape]:
+def block_shapes(block: LayerSpec, tokens: int, last: int) -> Iterator[Shape]:
     """List one block's products; keys and values see all tokens, the rest ``last``."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    yield last, hidden, config.query_size
-    yield tokens, hidden, config.key_value_size
-    yield tokens, hidden, config.key_value_size
-    yield last, config.query_size, hidden
-    yield last, hidden, inner
-    yield last, hidden, inner
-    yield last, inner, hidden
+    attention, feed_forward = block.attention, block.feed_forward
+    for rows, matrix in (
+        (last, attention.q_proj),
+        (tokens, attention.k_proj),
+        (tokens, attention.v_proj),
+        (last, attention.o_proj),
+        (last, feed_forward.gate_proj),
+        (last, feed_forward.up_proj),
+        (last, feed_forward.down_proj),
+    ):
+        yield rows, matrix.inputs, matrix.outputs
 
 
 def count(shapes: list[Shape]) -> int:

@@ -12,10 +12,10 @@ from ster.architecture.config import read_config
 from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
+from ster.decoder.memory import parse_memory
 from ster.layers import Layers, select_layers
 from ster.reporting import QuietReporter, Reporter
-from ster.runs.memory import parse_memory
-from ster.runs.session import LoadedModel
+from ster.runs.session import Session
 from ster.runtime import Runtime
 
 __all__ = ["check_device", "load", "open_runtime"]
@@ -83,12 +83,12 @@ def open_runtime(
     config_path = files.require_config()
     files.require_tokenizer()
     files.check_weights()
-    config = read_config(config_path)
-    select_layers(layers, config.num_hidden_layers)
+    spec = read_config(config_path)
+    select_layers(layers, spec.num_hidden_layers)
     return Runtime(
-        LoadedModel(
+        Session(
             files=files,
-            config=config,
+            spec=spec,
             encoder=load_encoder(files, chat_template, reporter),
             device=device,
             precision=precision,

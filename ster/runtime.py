@@ -12,17 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.config import DecoderConfig
+from ster.architecture.spec import ModelSpec
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_prompts
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
-from ster.runs.answering import score_texts, stream_answer
-from ster.runs.plan import ExtractionPlan
+from ster.runs.plan import Plan
 from ster.runs.reading import Reading, plan_reading
 from ster.runs.sampling import Sampling
-from ster.runs.session import LoadedModel
+from ster.runs.scoring import score_texts
+from ster.runs.session import Session
+from ster.runs.writing import plan_writing
 from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
@@ -45,43 +46,43 @@ class Runtime:
         (1, 2, 64)
     """
 
-    def __init__(self, model: LoadedModel) -> None:
-        self._model = model
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @property
-    def config(self) -> DecoderConfig:
+    def config(self) -> ModelSpec:
         """Return what the decoder is."""
-        return self._model.config
+        return self._session.spec
 
     @property
     def device(self) -> str:
         """Return where it computes."""
-        return self._model.device
+        return self._session.device
 
     @property
     def precision(self) -> str:
         """Return the width of its weights and of its residual stream."""
-        return self._model.precision
+        return self._session.precision
 
     @property
     def model(self) -> str:
         """Return the model as it was named."""
-        return self._model.files.model
+        return self._session.files.model
 
     @property
     def model_revision(self) -> str | None:
         """Return the commit or the given revision that documents record."""
-        return self._model.files.revision
+        return self._session.files.revision
 
     @property
     def chat_template(self) -> str:
         """Return what becomes of the template: applied, absent or off."""
-        return self._model.encoder.chat_template
+        return self._session.encoder.chat_template
 
     @property
     def reporter(self) -> Reporter:
         """Return who hears of notes and progress."""
-        return self._model.reporter
+        return self._session.reporter
 
     def __repr__(self) -> str:
         """Show the model and how it runs."""
@@ -118,11 +119,11 @@ class Runtime:
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
         reading = plan_reading(
-            self._model,
+            self._session,
             check_prompts(prompts),
             self._select(layers),
-            keep_resident=True,
-            deltas=sum_deltas(steer, self._model),
+            repeats=True,
+            deltas=sum_deltas(steer, self._session),
         )
         return self._collect(reading)
 
@@ -147,7 +148,9 @@ class Runtime:
                 or the artifact cannot be written.
         """
         selected = self._select(layers)
-        return train_vector(self._model, pairs, selected, method=method, output=output)
+        return train_vector(
+            self._session, pairs, selected, method=method, output=output
+        )
 
     def optimize(
         self,
@@ -172,7 +175,7 @@ class Runtime:
             SterError: As for ``train``, or a share leaves nothing to fit or to rank on.
         """
         return optimize_vector(
-            self._model, pairs, self._select(layers), holdout=holdout, output=output
+            self._session, pairs, self._select(layers), holdout=holdout, output=output
         )
 
     def evaluate(
@@ -189,14 +192,14 @@ class Runtime:
         Raises:
             SterError: A side or a strength is refused, or the run does not fit.
         """
-        return evaluate_vector(self._model, pairs, vector, trial)
+        return evaluate_vector(self._session, pairs, vector, trial)
 
     def write_activations(
         self,
         prompts: Sequence[str],
         output: str | os.PathLike[str],
         layers: Layers = "all",
-    ) -> ExtractionPlan:
+    ) -> Plan:
         """Read as ``activations`` does, into a document that grows beside its place.
 
         Memory does not grow with the number of prompts.
@@ -207,7 +210,7 @@ class Runtime:
         """
         selected = self._select(layers)
         reading = plan_reading(
-            self._model, prompts, selected, keep_resident=self._model.keeps_blocks
+            self._session, prompts, selected, repeats=self._session.keeps_blocks
         )
         with ActivationWriter(
             output,
@@ -269,14 +272,14 @@ class Runtime:
         Raises:
             SterError: As for ``generate``; what needs no weights, at once.
         """
-        return stream_answer(
-            self._model,
-            prompt,
+        return plan_writing(
+            self._session,
+            [prompt],
             system=system,
-            deltas=sum_deltas(steer, self._model),
+            deltas=sum_deltas(steer, self._session),
             sampling=sampling or Sampling(),
             max_new_tokens=max_new_tokens,
-        )
+        ).stream()
 
     def generate_all(
         self,
@@ -292,23 +295,18 @@ class Runtime:
         Raises:
             SterError: As for ``generate``; for every prompt before any is answered.
         """
-        deltas = sum_deltas(steer, self._model)
-        streams = [
-            stream_answer(
-                self._model,
-                prompt,
-                system=system,
-                deltas=deltas,
-                sampling=sampling or Sampling(),
-                max_new_tokens=max_new_tokens,
-            )
-            for prompt in check_prompts(prompts)
-        ]
-        return ("".join(stream) for stream in streams)
+        return plan_writing(
+            self._session,
+            prompts,
+            system=system,
+            deltas=sum_deltas(steer, self._session),
+            sampling=sampling or Sampling(),
+            max_new_tokens=max_new_tokens,
+        ).answers()
 
     def response_tokens(self, text: str) -> list[int]:
         """Encode a whole response, under a template an assistant's turn."""
-        return self._model.encoder.encode_response(text)
+        return self._session.encoder.encode_response(text)
 
     def score_responses(
         self,
@@ -327,8 +325,8 @@ class Runtime:
         Raises:
             SterError: A text or a weight is refused.
         """
-        deltas = sum_deltas(steer, self._model)
-        return score_texts(self._model, texts, deltas, batch_size)
+        deltas = sum_deltas(steer, self._session)
+        return score_texts(self._session, texts, deltas, batch_size)
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
+import typer
 
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.errors import DeviceError
@@ -30,6 +32,14 @@ for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
 def published() -> dict[str, Any]:
     """Return what is published about the toy checkpoint."""
     return golden.published()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def command_line() -> Iterator[None]:
+    """Build the commands once: for a line that is refused, that is most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

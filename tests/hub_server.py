@@ -70,6 +70,8 @@ class Hub:
     reset: bool = False  # end it with a reset, not with an orderly close
     short: dict[str, int] = field(default_factory=dict)  # bodies that claim to be whole
     fail: dict[str, int] = field(default_factory=dict)  # path ending -> status
+    # Headers of a file's answers, in place of those that a Hub would send.
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def publish(self, model: str, files: dict[str, bytes], **fields: object) -> Repo:
         """Put files on ``main`` of a new model."""
@@ -112,8 +114,12 @@ class Handler(BaseHTTPRequestHandler):
         for ending, status in self.hub.fail.items():
             if unquote(path).endswith(ending):
                 return self.reply(status, b"")
-        if match := re.fullmatch(r"/api/models/(.+?)(?:/revision/([^/]+))?", path):
+        if match := re.fullmatch(
+            r"/api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path
+        ):
             return self.model(match[1], unquote(match[2] or "main"), token)
+        if match := re.fullmatch(r"/api/models/(.+?)/tree/([^/]+)", path):
+            return self.tree(match[1], unquote(match[2]), token)
         if match := re.fullmatch(r"/(.+?)/resolve/([^/]+)/(.+)", path):
             return self.file(match[1], unquote(match[2]), unquote(match[3]), token)
         return self.reply(404, b"Not Found")
@@ -144,6 +150,16 @@ class Handler(BaseHTTPRequestHandler):
             body = json.dumps({"id": model, "sha": commit, "siblings": files})
             self.reply(200, body.encode(), {"Content-Type": "application/json"})
 
+    def tree(self, model: str, revision: str, token: str | None) -> None:
+        commit = self.open(model, revision, token)
+        if commit is not None:
+            entries = [
+                {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
+                for name, data in self.hub.repos[model].commits[commit].items()
+            ]
+            headers = {"Content-Type": "application/json"}
+            self.reply(200, json.dumps(entries).encode(), headers)
+
     def file(self, model: str, revision: str, name: str, token: str | None) -> None:
         commit = self.open(model, revision, token)
         if commit is None:
@@ -153,6 +169,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(404, "EntryNotFound", commit)
         etag = hashlib.sha256(data).hexdigest()
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": commit}
+        headers |= self.hub.headers.get(name, {})
         if self.command == "HEAD":
             return self.reply(200, data, headers)
         status, start = 200, 0
@@ -221,7 +238,7 @@ def serve_hub() -> Iterator[Hub]:
         thread.start()
         yield state
         server.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.fixture(name="hub_env")

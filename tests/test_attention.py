@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ster.stream.attention import (
     MAX_QUERIES,
     MIN_QUERIES,
-    NOWHERE,
     ROUNDING,
     Attention,
     next_token_attention,
@@ -172,9 +171,9 @@ def test_shapes_are_rounded_and_padding_keys_stand_after_every_query():
     ).batches
     assert batch.queries.tolist() == [[0, 1, 2, 0]]
     assert batch.keys is not None
-    assert batch.keys.tolist() == [[0, 1, 2, 0]]
+    assert batch.keys[0, :3].tolist() == [0, 1, 2]
     assert batch.query_positions.tolist() == [[0, 1, 2, 0]]
-    assert batch.key_positions.tolist() == [[0, 1, 2, NOWHERE]]
+    assert batch.key_positions.tolist() == [[0, 1, 2, 3]]
 
 
 def test_rows_and_window_are_handed_on():
@@ -188,3 +187,15 @@ def test_rows_and_window_are_handed_on():
     assert (
         plan_attention(packed, window=None, max_pairs=100, max_keys=MANY).rows is None
     )
+
+
+def test_the_lists_of_a_long_prompt_do_not_grow_with_its_square():
+    """Its pieces look at one list of rows and one of positions."""
+    packed = pack([list(range(20_000))])
+    attention = plan_attention(packed, window=None, max_pairs=1 << 16, max_keys=MANY)
+    assert len(attention.batches) == 625
+    for batch in attention.batches:
+        assert batch.keys is not None
+        for listed in (batch.keys, batch.key_positions):
+            assert listed.base is not None
+            assert listed.base.size <= 20_000 + 2 * ROUNDING

@@ -348,7 +348,7 @@ for _ in sys.stdin: sys.stdout.write("{{}}\\n" + {extra!r}); sys.stdout.flush()
 def test_a_process_that_was_killed_is_started_again(process):
     ask(process)
     child(process).kill()
-    child(process).wait()
+    child(process).wait(60)
     assert ask(process) == "a"
 
 
@@ -402,7 +402,7 @@ def test_threads_get_their_own_answers(process):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert len(answers) == 60
     assert all(asked == answered for asked, answered in answers.items())
 

@@ -107,7 +107,8 @@ def test_an_implementation_has_all_that_the_protocol_names(device):
     wanted = [n for n in vars(devices.Implementation) if not n.startswith("_")]
     assert wanted
     assert [name for name in wanted if not callable(getattr(module, name, None))] == []
-    assert module.device_memory() > 0
+    memory = module.device_memory(device)
+    assert 0 <= memory.held < memory.limit
 
 
 @pytest.fixture

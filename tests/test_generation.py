@@ -9,10 +9,10 @@ import pytest
 
 import ster
 from ster.errors import NumericsError, PromptError
-from ster.runs.answering import open_answering
-from ster.runs.generation import generate_tokens, run_blocks
-from ster.runs.layer_inputs import pack_tokens, plan_waves
+from ster.runs.inputs import pack_tokens, stream_inputs
+from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling
+from ster.runs.writing import write_tokens
 from ster.runtime import Runtime
 from ster.vectors.steering import SteeringVector
 from ster.workflows.compatibility import sum_deltas
@@ -23,6 +23,7 @@ from tests.checkpoints import (
     text,
     write_checkpoint,
 )
+from tests.conformance.running import no_memory_held
 
 NUM_LAYERS = 3
 
@@ -89,12 +90,14 @@ def test_the_published_texts_steered_and_not(toy, published, device):
 
 def tokens(runtime: Runtime, ids: list[int], count: int, *steer) -> list[int]:
     """Generate token ids, the likeliest each time, past any end of text."""
-    model = runtime._model
-    with open_answering(model, len(ids)) as decoder:
-        made = generate_tokens(
+    session = runtime._session
+    layers = len(session.spec.layers)
+    plan = session.plan([ids], layers, head=True, new_tokens=count, repeats=True)
+    with session.open(plan) as decoder:
+        made = write_tokens(
             decoder,
             ids,
-            deltas=sum_deltas(steer, model),
+            deltas=sum_deltas(steer, session),
             sample=lambda logits: int(logits.argmax()),
             stop_ids=(),
             max_new_tokens=count,
@@ -220,10 +223,13 @@ def test_scores_are_sums_of_log_probabilities(toy, device):
     expected = []
     for response in texts:
         ids = runtime.response_tokens(response)
-        with open_answering(runtime._model, 16) as decoder:
-            packed = pack_tokens(decoder, [ids])
-            waves = plan_waves(decoder, packed, None, top)
-            hidden = run_blocks(decoder, packed.token_ids, waves, None, {})
+        session = runtime._session
+        with session.open(session.plan([ids], top + 1, head=True)) as decoder:
+            packed = pack_tokens(decoder.spec, [ids])
+            inputs_of = stream_inputs(decoder, packed, top=top, top_rows=None)
+            hidden = run_blocks(
+                decoder, packed.token_ids, inputs_of, num_blocks=top + 1, vectors={}
+            )
             logits = decoder.unembed(hidden).astype(np.float64)
         mass = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         expected.append(sum(np.log(mass[i, ids[i + 1]]) for i in range(len(ids) - 1)))
@@ -316,9 +322,9 @@ def test_generation_in_less_memory_than_the_weights_says_the_same(
     expected = ster.load(str(checkpoint), device=device).generate(
         prompt, max_new_tokens=3
     )
-    monkeypatch.setattr("ster.runs.session.held_memory", lambda: 0)
-    budget = ster.load(str(checkpoint), device=device)._model.budget(4, 0)
-    enough_for_one = budget.peak(0, 1, 4)
-    runtime = ster.load(str(checkpoint), device=device, memory=enough_for_one)
+    no_memory_held(monkeypatch, device)
+    session = ster.load(str(checkpoint), device=device)._session
+    plan = session.plan([[3] * 4], 8, head=True, new_tokens=3, logit_rows=1)
+    runtime = ster.load(str(checkpoint), device=device, memory=plan.peak_bytes)
     with pytest.warns(ster.SterWarning, match="read anew for every token"):
         assert runtime.generate(prompt, max_new_tokens=3) == expected

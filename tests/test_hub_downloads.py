@@ -178,7 +178,9 @@ def test_on_a_terminal_weights_and_nothing_else_show_a_bar(hub):
     reader, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, 80))
     program = [sys.executable, "-c", LOAD]
-    subprocess.run(program, stderr=terminal, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        program, stderr=terminal, stdout=subprocess.DEVNULL, check=True, timeout=60
+    )
     os.close(terminal)
     shown = os.read(reader, 10_000)
     os.close(reader)

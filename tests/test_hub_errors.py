@@ -6,7 +6,17 @@ import pytest
 
 from ster.checkpoint.resolve import open_files
 from ster.errors import HubError, WeightsError
-from tests.hub_model import LIGHT, MODEL, READ, SHARDED, SHARDS, SINGLE, load, refusal
+from tests.hub_model import (
+    LIGHT,
+    MODEL,
+    READ,
+    SHARDED,
+    SHARDS,
+    SINGLE,
+    go_offline,
+    load,
+    refusal,
+)
 from tests.hub_server import (  # noqa: F401
     serve_hub,
     set_client,
@@ -68,13 +78,26 @@ def test_an_unknown_revision_is_named(hub):
     assert 'there is no revision "no-such"' in error.causes[0]
 
 
-@pytest.mark.parametrize("revision", ["", " ", "a\nb", "nul\0"])
-def test_a_revision_that_cannot_be_one_is_not_asked_for(hub, revision):
+NO_REVISIONS = [
+    *("", " ", "a\nb", "nul\0", "..", ".", "../..", "a/../b", "/etc/passwd", "a//b"),
+    *("refs/..", "a/", "..\\a", ".hidden", "a/.b", "main..v1"),
+]
+
+
+@pytest.mark.parametrize("offline", [False, True])
+@pytest.mark.parametrize("revision", NO_REVISIONS)
+def test_a_revision_that_cannot_be_one_is_not_asked_for(
+    hub, hub_client, monkeypatch, revision, offline
+):
     hub.publish(MODEL, SINGLE)
+    if offline:
+        go_offline(monkeypatch)
     error = refusal(revision)
     assert error.sentence == READ
     assert error.causes[0].startswith('there is no revision "')
+    assert (error.field, error.found) == ("revision", revision)
     assert hub.asked == []
+    assert not hub_client.exists()
 
 
 def test_gated_files_of_an_open_listing_say_licence(hub):
@@ -96,7 +119,7 @@ def test_a_file_that_the_repository_lacks_is_named(hub, name):
 
 def test_a_repository_with_a_sentencepiece_tokenizer_alone_says_so(hub):
     hub.publish(MODEL, {"config.json": b"{}", "tokenizer.model": b""})
-    assert "tokenizer.model, which ster does not read" in refusal().causes[0]
+    assert "tokenizer.model is there, but only tokenizer.json is" in refusal().causes[0]
 
 
 def test_a_model_without_safetensors_is_refused_by_name(hub):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ster.documents.strict_json import JsonError, read_json
@@ -41,6 +41,7 @@ def test_every_document_is_read_as_it_was_written(
     assert read_json(text.encode()) == value
 
 
+@settings(max_examples=40)  # of what is slow to make up
 @given(st.lists(st.tuples(json_texts, json_values), min_size=1), json_values)
 def test_a_repeated_key_is_refused_wherever_it_stands(
     pairs: list[tuple[str, object]], value: object

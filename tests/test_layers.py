@@ -53,6 +53,7 @@ def test_selections_are_sorted_and_counted_once(spec: str, layers: tuple[int, ..
         ("1 2", 'invalid layer "1 2"'),
         ("\u0663", 'invalid layer "\u0663"'),
         ("\u00b2", 'invalid layer "\u00b2"'),
+        ("0,\u200b1", 'invalid layer "\\u{200b}1"'),
         ("\x1c1", 'invalid layer "\\u{1c}1"'),
         ('a"b\\', r'invalid layer "a\"b\\"'),
         ("a\nb", r'invalid layer "a\nb"'),
@@ -88,6 +89,24 @@ def test_other_words_are_refused_by_name(spec: str, sentence: str):
     with pytest.raises(LayerError) as refusal:
         parse_layers(spec, 12)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("spec", "causes"),
+    [
+        ("0-2", ("a range is written 0..2, its end not included",)),
+        ("1,0:2", ("a range is written 0..2, its end not included",)),
+        ("-2", ()),
+        ("0-1-2", ()),
+        ("a-2", ()),
+    ],
+)
+def test_a_range_that_is_written_in_another_way_is_refused_with_ours(
+    spec: str, causes: tuple[str, ...]
+):
+    with pytest.raises(LayerError) as refusal:
+        parse_layers(spec, 12)
+    assert refusal.value.causes == causes
 
 
 def test_one_layer_models_have_layer_0():

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from ster import load, write_toy_checkpoint
+from ster.decoder import memory
+from ster.decoder.memory import SHARE, free_memory, held_memory, parse_memory
 from ster.errors import CapacityError, UsageError
-from ster.runs import memory
-from ster.runs.memory import SHARE, free_memory, held_memory, parse_memory
 
 AVAILABLE = 4_096_000
 

@@ -15,15 +15,23 @@ from ster.runs.plan import (
     ENOUGH_TOKENS,
     WAVE_TOKENS,
     Budget,
-    ExtractionPlan,
+    Plan,
+    Work,
     megabytes,
-    plan_extraction,
-    split_waves,
+    plan_run,
 )
 from ster.stream.packing import pack_prompts
 
 FOOTPRINT = Footprint(
-    block_bytes=1000, open_bytes=1500, token_bytes=10, row_bytes=4, fixed_bytes=100
+    blocks=(1000, 1000, 1000),
+    open_bytes=1500,
+    head_bytes=700,
+    token_bytes=10,
+    key_bytes=0,
+    row_bytes=4,
+    logit_bytes=50,
+    cache_bytes=30,
+    fixed_bytes=100,
 )
 # What a run of one token and one layer takes: weights, scratch, a token, a row.
 LEAST = 1500 + 100 + 10 + 4
@@ -33,17 +41,20 @@ PROMPTS = st.lists(
 )
 
 
-def plan(prompts: list[list[int]], **changes: object) -> ExtractionPlan:
-    words: dict[str, Any] = {"num_blocks": 3, "keep_resident": False}
-    given = {name: changes.pop(name) for name in words if name in changes}
-    return plan_extraction(
-        prompts, [0] * len(prompts), budget=budget(**changes), **(words | given)
+def plan(
+    prompts: list[list[int]],
+    *,
+    memory: int = AMPLE,
+    held: int = 0,
+    footprint: Footprint = FOOTPRINT,
+    **work: Any,
+) -> Plan:
+    words: dict[str, Any] = {"num_blocks": 3, "rows_per_prompt": 1}
+    words["rotary_lengths"] = [0] * len(prompts)
+    return plan_run(
+        Work(token_ids=prompts, **(words | work)),
+        Budget(footprint=footprint, other_bytes=held, memory_bytes=memory),
     )
-
-
-def budget(**changes: Any) -> Budget:
-    words = {"num_layers": 1, "held_bytes": 0, "memory_bytes": AMPLE}
-    return Budget(**({"footprint": FOOTPRINT} | words | changes))
 
 
 def distinct(prompts: list[list[int]]) -> int:
@@ -62,18 +73,20 @@ def long_prompts(count: int, length: int = 100) -> list[list[int]]:
     st.booleans(),
     st.integers(1, 40),
 )
-def test_a_plan_fits_and_covers_all_prompts(prompts, memory, held, keep, num_layers):
+def test_a_plan_fits_and_covers_all_prompts(prompts, memory, held, repeats, layers):
     longest = max(map(len, prompts))
-    least = held + 1600 + 10 * longest + 4 * num_layers
+    least = held + 1600 + 10 * longest + 4 * layers
     words: dict[str, Any] = {
-        "memory_bytes": memory,
-        "held_bytes": held,
-        "keep_resident": keep,
-        "num_layers": num_layers,
+        "memory": memory,
+        "held": held,
+        "repeats": repeats,
+        "rows_per_prompt": layers,
     }
     if least > memory:
-        with pytest.raises(CapacityError):
+        with pytest.raises(CapacityError) as caught:
             plan(prompts, **words)
+        assert caught.value.found == least
+        assert caught.value.expected == memory
         return
     made = plan(prompts, **words)
     assert made.peak_bytes <= made.memory_bytes == memory
@@ -81,14 +94,14 @@ def test_a_plan_fits_and_covers_all_prompts(prompts, memory, held, keep, num_lay
     for wave, tokens in zip(made.waves, made.wave_tokens, strict=True):
         assert len(wave) > 0
         assert tokens == distinct([prompts[i] for i in wave])
-        weights = held + 1600 + 3000 * made.resident
-        assert weights + 10 * tokens + 4 * num_layers * len(wave) <= made.peak_bytes
+        weights = held + 1600 + 3000 * made.keep
+        assert weights + 10 * tokens + 4 * layers * len(wave) <= made.peak_bytes
     assert made.num_prompt_tokens == sum(map(len, prompts))
     assert made.num_tokens == sum(made.wave_tokens)
 
 
 def test_the_peak_is_the_largest_wave_and_all_that_is_held():
-    made = plan([[1, 2], [3]], num_layers=5, held_bytes=777)
+    made = plan([[1, 2], [3]], rows_per_prompt=5, held=777)
     assert made.waves == (range(2),)
     assert made.peak_bytes == 777 + 1500 + 100 + 3 * 10 + 2 * 5 * 4
 
@@ -96,44 +109,44 @@ def test_the_peak_is_the_largest_wave_and_all_that_is_held():
 @pytest.mark.parametrize("spare", [0, -1])
 def test_the_least_that_can_run_does_run_and_a_byte_less_does_not(spare):
     if spare == 0:
-        assert plan([[1]], memory_bytes=LEAST).waves == (range(1),)
+        assert plan([[1]], memory=LEAST).waves == (range(1),)
     else:
         with pytest.raises(CapacityError):
-            plan([[1]], memory_bytes=LEAST + spare)
+            plan([[1]], memory=LEAST + spare)
 
 
 def test_a_refusal_says_what_is_needed_and_what_there_is():
     footprint = dataclasses.replace(FOOTPRINT, open_bytes=3 * 10**9)
     with pytest.raises(CapacityError) as caught:
-        plan([[1] * 50], footprint=footprint, memory_bytes=2 * 10**9)
+        plan([[1] * 50], footprint=footprint, memory=2 * 10**9)
     assert str(caught.value) == (
         "this run needs 3001 MB of memory and may use 2000 MB; allow more with "
         "--memory, or use shorter prompts"
     )
 
 
-class TestResident:
+class TestWeightsThatStay:
     """One wave opens each block once anyway; several may share what stays."""
 
     def test_not_for_one_wave(self):
-        assert not plan(long_prompts(3)).resident
+        assert not plan(long_prompts(3)).keep
 
     def test_for_one_wave_when_another_run_will_follow(self):
-        made = plan(long_prompts(3), keep_resident=True)
-        assert made.resident
+        made = plan(long_prompts(3), repeats=True)
+        assert made.keep
         assert made.peak_bytes == 1600 + 3 * 1000 + 300 * 10 + 3 * 4
 
     def test_for_several_waves_that_fit_beside_the_blocks(self):
         made = plan(long_prompts(400))
-        assert made.resident
+        assert made.keep
         assert len(made.waves) == 3
         assert max(made.wave_tokens) <= WAVE_TOKENS
 
     def test_not_where_the_blocks_do_not_fit(self):
         # Room for enough tokens, not for three blocks beside them.
         memory = 1600 + 2999 + 10 * ENOUGH_TOKENS + 4 * 400
-        made = plan(long_prompts(400), memory_bytes=memory)
-        assert not made.resident
+        made = plan(long_prompts(400), memory=memory)
+        assert not made.keep
         assert all(
             1600 + 10 * tokens + 4 * len(wave) <= memory
             for wave, tokens in zip(made.waves, made.wave_tokens, strict=True)
@@ -141,8 +154,8 @@ class TestResident:
 
     def test_smaller_waves_are_enough_beside_the_blocks(self):
         memory = 1600 + 3000 + (10 + 4) * ENOUGH_TOKENS
-        made = plan(long_prompts(400), memory_bytes=memory)
-        assert made.resident
+        made = plan(long_prompts(400), memory=memory)
+        assert made.keep
         assert ENOUGH_TOKENS < max(made.wave_tokens) < WAVE_TOKENS
         assert made.peak_bytes <= memory
 
@@ -151,12 +164,13 @@ class TestResident:
         listed = dataclasses.replace(FOOTPRINT, key_bytes=5)
         long = [[9] * (2 * ENOUGH_TOKENS), *long_prompts(2)]
         memory = 1600 + 2999 + (10 + 5) * 2 * ENOUGH_TOKENS + 4
-        made = plan(long, footprint=listed, memory_bytes=memory, keep_resident=True)
+        made = plan(long, footprint=listed, memory=memory, repeats=True)
         assert made.peak_bytes <= memory
 
     def test_streamed_waves_are_as_large_as_memory_allows(self):
-        made = plan(long_prompts(200), num_blocks=10**10)
-        assert not made.resident
+        heavy = dataclasses.replace(FOOTPRINT, blocks=(AMPLE,))
+        made = plan(long_prompts(200), footprint=heavy)
+        assert not made.keep
         assert made.wave_tokens == (20_000,)
 
     def test_a_prompt_longer_than_a_usual_wave_runs_alone(self):
@@ -170,34 +184,69 @@ def test_equal_prompts_cost_rows_but_no_tokens():
     assert made.num_tokens == 3
     assert made.peak_bytes == 1600 + 3 * 10 + 1000 * 4
     # Their rows alone may need several waves.
-    several = plan([[1, 2, 3]] * 1000, memory_bytes=1600 + 30 + 4 * 300)
+    several = plan([[1, 2, 3]] * 1000, memory=1600 + 30 + 4 * 300)
     assert [len(wave) for wave in several.waves] == [300, 300, 300, 100]
 
 
 def test_prompts_of_other_rotary_lengths_share_nothing():
-    made = plan_extraction(
-        [[1, 2], [1, 2]],
-        [64, 65],
-        num_blocks=1,
-        budget=budget(),
-        keep_resident=False,
-    )
+    made = plan([[1, 2], [1, 2]], rotary_lengths=[64, 65])
     assert made.num_tokens == 4
 
 
 @given(PROMPTS, st.integers(1, 12), st.integers(1, 6))
 def test_a_wave_ends_where_the_next_prompt_no_longer_fits(prompts, tokens, count):
-    def fits(num_prompts: int, num_tokens: int) -> bool:
-        return bool(num_prompts <= count and num_tokens <= tokens)
-
-    waves = split_waves(prompts, [0] * len(prompts), fits)
-    assert [i for wave, _ in waves for i in wave] == list(range(len(prompts)))
-    for wave, num_tokens in waves:
+    heavy = dataclasses.replace(FOOTPRINT, blocks=(AMPLE,), row_bytes=0)
+    tokens = max(tokens, *map(len, prompts), 1)
+    made = plan(prompts, footprint=heavy, memory=1600 + 10 * tokens, max_prompts=count)
+    for wave, num_tokens in zip(made.waves, made.wave_tokens, strict=True):
         assert num_tokens == distinct(prompts[wave.start : wave.stop])
-        assert len(wave) == 1 or fits(len(wave), num_tokens)
+        assert len(wave) <= count
+        assert num_tokens <= tokens
         if wave.stop < len(prompts):
             longer = prompts[wave.start : wave.stop + 1]
-            assert not fits(len(longer), distinct(longer))
+            assert len(longer) > count or distinct(longer) > tokens
+
+
+class TestAnswers:
+    """Every token needs all blocks and the head, and the keys and values before it."""
+
+    def write(self, **words: Any) -> Plan:
+        how = {"head": True, "logit_rows": 1, "max_prompts": 1, "repeats": True}
+        how |= {"new_tokens": 20, "rows_per_prompt": 0}
+        return plan([[1] * 50, [2] * 30], **(how | words))
+
+    def test_count_head_logits_keys_and_values_of_the_longest_prompt(self):
+        made = self.write()
+        weights = 1600 + 3 * 1000 + 700
+        # One layer's keys and values once more, while their room grows.
+        caches = (50 + 20) * 30 * 4 // 3
+        assert made.keep
+        assert made.peak_bytes == weights + 50 * 10 + 50 + caches
+        assert [len(wave) for wave in made.waves] == [1, 1]
+
+    def test_are_written_by_weights_that_are_read_anew_where_they_do_not_fit(self):
+        kept = self.write()
+        made = self.write(memory=kept.peak_bytes - 1)
+        assert not made.keep
+        assert made.peak_bytes == kept.peak_bytes - 3 * 1000
+        assert made.kept_bytes == kept.peak_bytes
+
+    def test_are_refused_where_their_keys_and_values_do_not_fit(self):
+        with pytest.raises(CapacityError):
+            self.write(memory=10_000, new_tokens=300)
+
+
+def test_a_batch_of_responses_holds_no_more_than_it_may():
+    made = plan(
+        long_prompts(7),
+        head=True,
+        logit_rows=32,
+        max_prompts=3,
+        repeats=True,
+        rows_per_prompt=0,
+    )
+    assert [len(wave) for wave in made.waves] == [3, 3, 1]
+    assert made.peak_bytes == 1600 + 3000 + 700 + 3 * 100 * 10 + 32 * 50
 
 
 @pytest.mark.parametrize(
@@ -233,6 +282,6 @@ def test_lists_of_keys_count_for_every_token_of_every_prompt():
     made = plan(prompts, footprint=listed)
     distinct_bytes = 1600 + 120 * 10 + 20 * 4
     assert made.peak_bytes == distinct_bytes + 20 * 101 * 5
-    several = plan(prompts, footprint=listed, memory_bytes=made.peak_bytes // 2)
+    several = plan(prompts, footprint=listed, memory=made.peak_bytes // 2)
     assert len(several.waves) > 2
     assert several.peak_bytes <= several.memory_bytes

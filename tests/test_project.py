@@ -1,11 +1,13 @@
-"""Rules about the project itself: its public names, its sizes, what it loads when."""
+"""Rules about the project itself: names, sizes, what it loads when and where it looks.
+
+And one about its tests: none waits for ever.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import ster
+from tests.processes import finished
 
 PACKAGE = Path(ster.__file__).parent
+TESTS = Path(__file__).parent
 MAX_FILE_LINES = 350
 # Of code: a docstring is meant to be as long as it needs to be.
 MAX_CODE_LINES = 40
@@ -111,12 +115,102 @@ def test_what_needs_no_model_loads_no_heavy_library(program):
         "; import json, sys"
         "; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program + loaded],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    result = finished([sys.executable, "-c", program + loaded])
+    assert result.returncode in (0, 2)
     modules = json.loads(result.stdout.splitlines()[-1])
     assert "ster" in modules
     assert sorted(set(HEAVY).intersection(modules)) == []
+
+
+def test_every_package_says_what_it_is_for():
+    packages = {path.parent for path in PACKAGE.rglob("*.py")}
+    silent = [
+        package.relative_to(PACKAGE).as_posix()
+        for package in packages
+        if not ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
+    ]
+    assert silent == []
+
+
+# A folder of one machine or one person.
+ELSEWHERE = re.compile(r"/(?:home|Users|root|work|mnt|media|opt|srv|private)/")
+
+
+def climbs_out(node: ast.AST, depth: int) -> bool:
+    """Tell whether ``Path(__file__)...`` leads out of the project.
+
+    Args:
+        node: Any part of a file.
+        depth: How many folders up the project's own folder lies.
+    """
+    climbed = 0
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        match node:
+            case ast.Subscript(ast.Attribute(attr="parents"), ast.Constant(int(up))):
+                climbed += up + 1
+            case ast.Attribute(attr="parent"):
+                climbed += 1
+            case ast.Call(ast.Name("Path"), [ast.Name("__file__")]):
+                return climbed > depth
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return False
+
+
+@pytest.mark.parametrize("root", [PACKAGE, TESTS], ids=["ster", "tests"])
+def test_no_file_names_a_place_outside_the_project(root):
+    found = []
+    for path in root.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        depth = len(path.relative_to(root.parent).parts)
+        name = path.relative_to(root.parent).as_posix()
+        if ELSEWHERE.search(source):
+            found.append(name)
+        if any(climbs_out(node, depth) for node in ast.walk(ast.parse(source))):
+            found.append(name)
+    # The folder beside the project is found in one place, and may be missing.
+    assert found == (["tests/conftest.py"] if root == TESTS else [])
+
+
+def endless(node: ast.AST) -> bool:
+    """Tell whether a call may wait for ever, or start a process that stays."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else ""
+    if isinstance(function, ast.Name):
+        name = function.id
+    if name in ("Popen", "pause", "sigwait"):
+        return True
+    if name in ("run", "call", "check_call", "check_output"):
+        of_subprocess = ast.unparse(function).startswith("subprocess.")
+        return of_subprocess and "timeout" not in {key.arg for key in node.keywords}
+    # With an argument, `join` is a string's and `get` a mapping's; or it is the limit.
+    waits = name in ("wait", "communicate", "join", "get", "result")
+    return waits and not node.args and not node.keywords
+
+
+def test_a_call_that_may_wait_for_ever_is_known():
+    endless_calls = """
+subprocess.Popen(line); Popen(line); subprocess.run(line, check=True)
+process.wait(); process.communicate(); thread.join(); queue.get(); future.result()
+signal.pause()
+"""
+    ending_calls = """
+subprocess.run(line, timeout=60); process.wait(60); process.communicate(timeout=60)
+", ".join(words); fields.get("a"); run(line)
+"""
+    for calls, expected in ((endless_calls, True), (ending_calls, False)):
+        for line in ast.parse(calls).body:
+            assert isinstance(line, ast.Expr)
+            assert endless(line.value) is expected, ast.unparse(line)
+
+
+def test_no_test_waits_for_ever():
+    found = []
+    for path in sorted(TESTS.rglob("*.py")):
+        name = path.relative_to(TESTS).as_posix()
+        calls = filter(endless, ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        found += [f"{name}: {ast.unparse(call)}" for call in calls]
+    assert found == ["processes.py: subprocess.Popen(command, **streams)"], (
+        "give every wait a limit, and start processes with tests.processes"
+    )

@@ -19,7 +19,7 @@ def refusal_of(path: Path, data: bytes) -> SterError:
 
 
 def test_prompts_are_read_verbatim_and_in_order(tmp_path: Path):
-    prompts = ["b", " a\n", "b", "\x1c", "é\u0000🦙", "\ufeff"]
+    prompts = ["b", " a\n", "b", "\x1c", "é\u0000🦙", "\ufeff", "\u200b", "\u180e"]
     path = tmp_path / "prompts.json"
     path.write_text(json.dumps({"note": [1], "prompts": prompts}), encoding="utf-8")
     assert read_prompt_set(path) == prompts
@@ -58,14 +58,8 @@ def test_an_unreadable_file_is_named_with_the_systems_words(
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        (b"", "zero-length"),
-        (b'{"prompts":["a"]', "line 1 column 17"),
-        (b'{"prompts":["a"]} x', "unexpected content after document"),
-        (b'{"prompts":["a",]}', "trailing comma"),
         (b'{\n"prompts": NaN}', "line 2 column 12"),
         (b'{"prompts":["a"],"prompts":["b"]}', 'key "prompts" is given twice'),
-        (b'{"prompts":["\\ud800"]}', "surrogate"),
-        (b'{"prompts":["\xff"]}', "invalid UTF-8 at byte 13"),
         (b"null", "expected an object with the key `prompts`"),
         (b'["a"]', "expected an object with the key `prompts`"),
         (b"{}", "missing field `prompts`"),

@@ -18,6 +18,7 @@ from ster.errors import (
 )
 
 INDEX = "model.safetensors.index.json"
+NOT_A_FOLDER = "it is a file, and --model takes a checkpoint's folder"
 NO_SUCH_FILE = "No such file or directory (os error 2)"
 
 
@@ -88,14 +89,14 @@ def test_a_sentencepiece_tokenizer_alone_is_named(tmp_path):
     (tmp_path / "config.json").touch()
     (tmp_path / "tokenizer.model").touch()
     [cause] = refusal(open_files(str(tmp_path), None)).causes
-    assert cause == "tokenizer.model is there, but only tokenizer.json is read"
+    assert cause.startswith("tokenizer.model is there, but only tokenizer.json is read")
+    assert "save_pretrained" in cause
 
 
 @pytest.mark.parametrize(
     ("present", "shown"),
     [
         (["pytorch_model.bin"], "pytorch_model.bin"),
-        (["a.gguf"], "a.gguf"),
         (["w.pt", "optimizer.safetensors"], "w.pt"),
         ([f"p-{i}.bin" for i in range(5)], "p-0.bin, p-1.bin, p-2.bin and others"),
     ],
@@ -153,7 +154,18 @@ def test_a_shard_that_the_index_names_and_is_not_there_is_refused(tmp_path, gone
     error = refusal(open_files(str(directory), None))
     assert isinstance(error, WeightsError)
     assert error.sentence == "failed to map 2 model weight files"
-    assert error.causes == ("2.safetensors is missing",)
+    cause, *why = error.causes
+    assert cause == "2.safetensors is missing"
+    assert (
+        why
+        == {
+            "missing": [],
+            "dangling link": [
+                f'it is a link to "{tmp_path}/nowhere", which is not there'
+            ],
+            "directory": ["it is a directory, not a file"],
+        }[gone]
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,9 +287,10 @@ def test_what_looks_like_a_model_id_is_no_path(tmp_path, monkeypatch, model):
         ("./llama", NO_SUCH_FILE),
         ("/no/such/place", NO_SUCH_FILE),
         ("models/llama", NO_SUCH_FILE),
-        ("models/file", "Not a directory (os error 20)"),
-        ("models/file/", "Not a directory (os error 20)"),
-        ("loose", "Not a directory (os error 20)"),
+        ("models/file", NOT_A_FOLDER),
+        ("models/file/", NOT_A_FOLDER),
+        ("models/file/x", "Not a directory (os error 20)"),
+        ("loose", NOT_A_FOLDER),
         ("dangling", NO_SUCH_FILE),
         ("a/b/c", NO_SUCH_FILE),
     ],

@@ -15,7 +15,8 @@ from ster.architecture.rotary_config import (
     RopeConfig,
     YarnRope,
 )
-from ster.stream.rotary import RotaryTables, frequencies, rotary_length, rotary_tables
+from ster.architecture.spec import Rotary
+from ster.stream.rotary import F32, ROWS, RotaryTables, frequencies, rotary_tables
 
 DYNAMIC = DynamicRope(theta=10000.0, factor=2.0, max_position_embeddings=64)
 YARN = YarnRope(
@@ -153,11 +154,9 @@ def floats(bits: str) -> np.ndarray:
     return np.array([int(b, 16) for b in bits.split()], np.uint32).view(np.float32)
 
 
-def tables(rope: RopeConfig, head_dim: int, positions: list[int]) -> RotaryTables:
-    lengths = [rotary_length(rope, max(positions) + 1)] * len(positions)
-    return rotary_tables(
-        rope, head_dim, np.array(positions, np.int64), np.array(lengths, np.int64)
-    )
+def tables(rope: RopeConfig, dim: int, positions: list[int]) -> RotaryTables[F32]:
+    lengths = np.full(len(positions), max(positions) + 1)
+    return rotary_tables(Rotary(scaling=rope, dim=dim), np.array(positions), lengths)
 
 
 @pytest.mark.parametrize(
@@ -214,30 +213,23 @@ def test_positions_may_repeat_and_come_in_any_order():
 
 def test_tokens_of_prompts_of_several_lengths_stand_in_one_table():
     positions = np.array([5, 5, 5, 199], np.int64)
-    found = rotary_tables(DYNAMIC, 8, positions, np.array([64, 200, 64, 200], np.int64))
+    rotary = Rotary(scaling=DYNAMIC, dim=8)
+    found = rotary_tables(rotary, positions, np.array([64, 200, 64, 200]))
     for row, (position, length) in enumerate([(5, 64), (5, 200), (5, 64), (199, 200)]):
-        alone = rotary_tables(
-            DYNAMIC, 8, np.array([position], np.int64), np.array([length], np.int64)
-        )
+        alone = rotary_tables(rotary, np.array([position]), np.array([length]))
         np.testing.assert_array_equal(found.cos[row], alone.cos[0])
         np.testing.assert_array_equal(found.sin[row], alone.sin[0])
     assert not np.array_equal(found.cos[0], found.cos[1])
 
 
-@pytest.mark.parametrize(
-    ("rope", "num_tokens", "length"),
-    [
-        (DYNAMIC, 1, 64),
-        (DYNAMIC, 64, 64),
-        (DYNAMIC, 65, 65),
-        (DefaultRope(theta=1e4), 500, 0),
-        (LinearRope(theta=1e4, factor=2.0), 500, 0),
-        (LLAMA3, 500, 0),
-        (YARN, 5000, 0),
-    ],
-)
-def test_only_dynamic_scaling_tells_long_prompts_apart(rope, num_tokens, length):
-    assert rotary_length(rope, num_tokens) == length
+def test_a_long_table_is_made_in_parts_that_join():
+    rotary = Rotary(scaling=DefaultRope(theta=10000.0), dim=8)
+    positions = np.arange(2 * ROWS + 5)
+    whole = rotary_tables(rotary, positions, np.zeros(len(positions), np.int64))
+    for at in (0, ROWS - 1, ROWS, 2 * ROWS, len(positions) - 1):
+        alone = rotary_tables(rotary, positions[at : at + 1], np.zeros(1, np.int64))
+        np.testing.assert_array_equal(whole.cos[at], alone.cos[0])
+        np.testing.assert_array_equal(whole.sin[at], alone.sin[0])
 
 
 def test_llama3_keeps_short_wavelengths_and_divides_long_ones():

@@ -32,6 +32,7 @@ from tests.checkpoints import (
     word_tokenizer,
     write_checkpoint,
 )
+from tests.conformance.running import no_memory_held
 
 PROMPTS = [text(random_ids(length, seed=length)) for length in (5, 1, 9)]
 
@@ -275,7 +276,7 @@ class TestKeptBlocks:
     def test_are_not_kept_where_memory_is_short(
         self, checkpoint, opened, device, monkeypatch
     ):
-        monkeypatch.setattr("ster.runs.session.held_memory", lambda: 0)
+        no_memory_held(monkeypatch, device)
         ample = load(checkpoint, device=device, memory=2**40)
         takes = implementation(device).footprint(
             ample.config, precision="f32", longest_prompt=9
@@ -412,17 +413,17 @@ def test_a_document_grows_wave_by_wave_beside_its_place(
     checkpoint, tmp_path, monkeypatch
 ):
     """What is held does not grow with the number of prompts."""
-    import ster.runs.extraction
+    import ster.runs.reading
 
     output, sizes = tmp_path / "out.json", []
-    extract_rows = ster.runs.extraction.extract_rows
+    read_rows = ster.runs.reading.read_rows
 
     def watched(*arguments: Any) -> Any:
         sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))
         assert not output.exists()
-        return extract_rows(*arguments)
+        return read_rows(*arguments)
 
-    monkeypatch.setattr("ster.runs.reading.extract_rows", watched)
+    monkeypatch.setattr("ster.runs.reading.read_rows", watched)
     monkeypatch.setattr("ster.runs.plan.WAVE_TOKENS", 10)
     prompts = [text(random_ids(10, seed=seed)) for seed in range(400)]
     plan = load(checkpoint).write_activations(prompts, output)
@@ -482,10 +483,10 @@ def test_a_verbose_answer_says_its_plan(tmp_path):
     write_toy_checkpoint(tmp_path / "toy")
     recorder = Recorder()
     runtime = load(tmp_path / "toy", reporter=recorder)
-    runtime._model.verbose = True
+    runtime._session.verbose = True
     runtime.generate("the sea", max_new_tokens=1)
     (plan,) = (note for note in recorder.notes if note.startswith("plan: "))
-    assert plan.startswith("plan: 4 blocks and the head, weights resident; peak ")
+    assert "4 blocks and the head, weights resident; one wave; peak " in plan
 
 
 def test_one_text_is_no_list_of_responses(tmp_path):

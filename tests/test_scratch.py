@@ -10,6 +10,7 @@ import pytest
 import ster
 from ster.decoder.numpy.decoder import NumpyDecoder
 from ster.decoder.numpy.scratch import Scratch
+from ster.decoder.numpy.weights import NumpyWeights
 from tests.checkpoints import random_ids, text, write_checkpoint
 from tests.conformance.compare import assert_close, tolerance
 
@@ -39,7 +40,7 @@ def test_columns_lie_one_after_the_other():
 def test_threads_do_not_share():
     scratch = Scratch()
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(scratch, "a", 10).result()
+        other = pool.submit(scratch, "a", 10).result(60)
     assert not np.shares_memory(scratch("a", 10), other)
 
 
@@ -66,39 +67,39 @@ def test_runs_at_once_do_not_disturb_each_other(tmp_path):
                 assert_close(rows, expected, tolerance("cpu", "f32"))
 
 
-def test_a_kept_decoder_holds_no_scratch_after_a_run(tmp_path, monkeypatch):
+def test_kept_weights_hold_no_scratch_after_a_run(tmp_path, monkeypatch):
     decoders: list[NumpyDecoder] = []
-    rest = NumpyDecoder.rest
+    close = NumpyDecoder.close
 
     def noted(decoder: NumpyDecoder) -> None:
         decoders.append(decoder)
-        assert vars(decoder._scratch._held)
-        rest(decoder)
+        assert vars(decoder._weights.scratch._held)
+        close(decoder)
 
-    monkeypatch.setattr(NumpyDecoder, "rest", noted)
+    monkeypatch.setattr(NumpyDecoder, "close", noted)
     runtime = ster.load(write_checkpoint(tmp_path).directory)
     runtime.activations(["ab", "abc"])
     runtime.generate("ab", max_new_tokens=2)
     runtime.score_responses(["ab"])
     assert len(decoders) == 3
-    assert all(not vars(decoder._scratch._held) for decoder in decoders)
+    assert not any(vars(each._weights.scratch._held) for each in decoders)
 
 
 @pytest.mark.parametrize("run", ["activations", "generate"])
 def test_a_run_that_is_broken_off_holds_no_scratch(tmp_path, monkeypatch, run):
     runtime = ster.load(write_checkpoint(tmp_path).directory)
     runtime.generate("ab", max_new_tokens=1)
-    assert runtime._model._kept is not None
-    decoder = runtime._model._kept[1]
-    assert isinstance(decoder, NumpyDecoder)
+    weights = runtime._session._weights
+    assert isinstance(weights, NumpyWeights)
 
     def interrupt(*_: object) -> None:
-        assert vars(decoder._scratch._held)
+        assert vars(weights.scratch._held)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(NumpyDecoder, "rows", interrupt)
     monkeypatch.setattr(NumpyDecoder, "unembed", interrupt)
     with pytest.raises(KeyboardInterrupt):
         getattr(runtime, run)(["ab"] if run == "activations" else "ab")
-    assert runtime._model._kept[1] is decoder
-    assert not vars(decoder._scratch._held)
+    assert runtime._session._weights is weights
+    assert weights.held_bytes > 0
+    assert not vars(weights.scratch._held)

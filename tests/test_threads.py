@@ -44,8 +44,8 @@ def test_the_first_error_is_raised(threads, items):
 
 
 def test_several_items_run_side_by_side(threads):
-    meeting = threading.Barrier(3, timeout=30)
-    threads.map(lambda _: meeting.wait(), [1, 2, 3])  # breaks if they ran one by one
+    meeting = threading.Barrier(3)
+    threads.map(lambda _: meeting.wait(30), [1, 2, 3])  # breaks if they ran one by one
 
 
 @pytest.mark.parametrize("items", [[1e30], [1e30, 1e30]])
@@ -77,7 +77,7 @@ def test_runs_that_overlap_leave_blas_its_threads():
             running.result(30)
 
         Threads(2).map(second, [1, 2])
-        for library in running.result()[0]:
+        for library in running.result(30)[0]:
             assert library["num_threads"] == 1
     assert blas.info() == before
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ster.architecture.tensors import Shapes
+from ster.architecture.spec import Shapes
 from ster.checkpoint.weights import STORED_TYPES, StoredTensor, open_weights
 from ster.errors import WeightsError
 
@@ -117,7 +117,7 @@ class TestParts:
             np.testing.assert_array_equal(part.as_float32(), whole[start:stop])
             at = part.start - tensor.start
             assert at == start * tensor.data[0].nbytes
-            assert part.file[part.start : part.start + part.data.nbytes] == (
+            assert part.file.mapped[part.start : part.start + part.data.nbytes] == (
                 part.data.tobytes()
             )
 

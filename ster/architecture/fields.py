@@ -104,22 +104,34 @@ class Fields:
         Raises:
             ConfigError: Always; the cause names field, value and what was expected.
         """
-        try:
-            shown = json.dumps(value, ensure_ascii=False)
-        except (RecursionError, ValueError):  # too deep, or of too many digits
-            shown = "..."
-        if len(shown) > 60:
-            shown = shown[:57] + "..."
-        raise self.error(f"`{self.within}{name}` is {shown}, not {expected}")
+        raise ConfigError(
+            f"invalid {self.model_type} config {self.path}",
+            f"`{self.within}{name}` is {shown(value)}, not {expected}",
+            path=self.path,
+            field=f"{self.within}{name}",
+            found=value,
+            expected=expected,
+        )
 
-    def error(self, cause: str) -> ConfigError:
+    def error(self, cause: str, field: str | None = None) -> ConfigError:
         """Build the refusal of this config for a cause."""
-        return ConfigError(f"invalid {self.model_type} config {self.path}", cause)
+        sentence = f"invalid {self.model_type} config {self.path}"
+        return ConfigError(sentence, cause, path=self.path, field=field)
 
     def _value(self, name: str, default: object) -> object:
         value = self.values.get(name)
         if value is not None:
             return value
         if default is None:
-            raise self.error(f"missing field `{self.within}{name}`")
+            place = f"{self.within}{name}"
+            raise self.error(f"missing field `{place}`", place)
         return default
+
+
+def shown(value: object) -> str:
+    """Write a value as it stands in the file, cut short."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (RecursionError, ValueError):  # too deep, or of too many digits
+        text = "..."
+    return text if len(text) <= 60 else text[:57] + "..."

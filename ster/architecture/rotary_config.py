@@ -6,17 +6,16 @@ Transformers 4 writes ``rope_theta`` and ``rope_scaling``, Transformers 5 writes
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 
-from ster.architecture.fields import Fields
+from ster.architecture.fields import Fields, shown
 from ster.errors import ConfigError
 from ster.text import quoted
 
 SCALINGS = ("default", "llama3", "linear", "dynamic", "yarn")
-# What transformers' Llama, Mistral, Qwen2 and Qwen3 configs assume (5.24,
-# RotaryEmbeddingConfigMixin.default_theta): the first Llama files name no theta.
+# What transformers assumes for nearly every family (5.24, default_theta of
+# RotaryEmbeddingConfigMixin): the first Llama files name no theta.
 DEFAULT_THETA = 10_000.0
 
 
@@ -74,12 +73,15 @@ class YarnRope:
 RopeConfig = DefaultRope | LinearRope | DynamicRope | Llama3Rope | YarnRope
 
 
-def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
+def read_rope(
+    fields: Fields, max_position_embeddings: int, default_theta: float = DEFAULT_THETA
+) -> RopeConfig:
     """Resolve the rotary scaling of a config.
 
     Args:
         fields: The whole config.
         max_position_embeddings: The trained length, in tokens.
+        default_theta: The family's own, where the file names none.
 
     Returns:
         The one scaling that every layer uses.
@@ -93,7 +95,7 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
     kind = _known_kind(scaling)
     _refuse_partial(scaling)
     _refuse_partial(fields)
-    theta = scaling.number("rope_theta", DEFAULT_THETA)
+    theta = scaling.number("rope_theta", default_theta)
     if theta <= 1.0:
         # At one every channel would turn alike, and yarn would divide by zero.
         place = fields if fields.has("rope_theta") else scaling
@@ -102,7 +104,11 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
         _refuse_idle_factor(scaling)
         return DefaultRope(theta=theta)
     if kind in ("linear", "yarn") and not scaling.has("factor"):
-        raise ConfigError(f"{fields.path} declares {kind} rope_scaling with no factor")
+        raise ConfigError(
+            f"{fields.path} declares {kind} rope_scaling with no factor",
+            path=fields.path,
+            field=f"{scaling.within}factor",
+        )
     factor = scaling.number("factor")
     if kind == "linear":
         return LinearRope(theta=theta, factor=factor)
@@ -122,7 +128,11 @@ def _known_kind(scaling: Fields) -> str:
         known = ", ".join(SCALINGS)
         raise ConfigError(
             f"{scaling.path} declares rope_scaling {quoted(kind)}; "
-            f"Ster implements {known} rotary scaling"
+            f"Ster implements {known} rotary scaling",
+            path=scaling.path,
+            field=f"{scaling.within}rope_type",
+            found=kind,
+            expected=SCALINGS,
         )
     return kind
 
@@ -131,7 +141,7 @@ def _refuse_idle_factor(scaling: Fields) -> None:
     """Refuse a factor that nothing would use: the type beside it was forgotten."""
     if scaling.number("factor", 1.0) != 1.0:
         raise scaling.error(
-            f"`{scaling.within}factor` is {_shown(scaling.values['factor'])}, but "
+            f"`{scaling.within}factor` is {shown(scaling.values['factor'])}, but "
             "there is no `rope_type` that would use it"
         )
 
@@ -201,8 +211,8 @@ def _one_spelling(fields: Fields) -> Fields:
         theta = fields.number("rope_theta")
         if merged.setdefault("rope_theta", theta) != theta:
             raise fields.error(
-                f"`rope_theta` is {_shown(theta)}, but `{within}rope_theta` "
-                f"is {_shown(merged['rope_theta'])}"
+                f"`rope_theta` is {shown(theta)}, but `{within}rope_theta` "
+                f"is {shown(merged['rope_theta'])}"
             )
     return Fields(
         values=merged, path=fields.path, model_type=fields.model_type, within=within
@@ -225,10 +235,10 @@ def _check_agreement(fields: Fields, old: Fields, new: Fields) -> None:
         )
     for name in sorted(old.values.keys() & new.values.keys() - {"type", "rope_type"}):
         both = old.has(name) and new.has(name)
-        if both and old.values[name] != new.values[name]:
+        if both and not _same(old.values[name], new.values[name]):
             raise fields.error(
-                f"`rope_scaling.{name}` is {_shown(old.values[name])}, but "
-                f"`rope_parameters.{name}` is {_shown(new.values[name])}"
+                f"`rope_scaling.{name}` is {shown(old.values[name])}, but "
+                f"`rope_parameters.{name}` is {shown(new.values[name])}"
             )
 
 
@@ -241,5 +251,9 @@ def _kind(scaling: Fields) -> str:
     return scaling.word("rope_type", scaling.word("type", "default"))
 
 
-def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _same(one: object, other: object) -> bool:
+    """Compare two values; such as are too deep to be compared are not the same."""
+    try:
+        return one == other
+    except RecursionError:
+        return False

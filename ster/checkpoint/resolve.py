@@ -6,21 +6,26 @@ May import ``errors``, ``documents`` and ``checkpoint.hub``; never reads a tenso
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ster.checkpoint.directory import CONFIG, open_directory
+from ster.checkpoint.hub.cache import open_cache_folder
 from ster.checkpoint.hub.repository import open_repository
-from ster.checkpoint.shards import (
-    explain_no_weights,
-    parse_index,
-    plain_weights,
+from ster.checkpoint.lookalikes import (
+    ADAPTER_CONFIG,
+    POINTER_CAUSE,
+    explain_contents,
+    explain_place,
+    is_pointer,
+    read_head,
 )
+from ster.checkpoint.shards import parse_index
 from ster.errors import CheckpointError, ConfigError, TokenizerError, WeightsError
 from ster.text import trim
 
-CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 INDEX = "model.safetensors.index.json"
 GENERATION_CONFIG = "generation_config.json"
@@ -48,6 +53,15 @@ class Source(Protocol):
     def fetch(self, name: str) -> Path:
         """Return the local path of a file, downloading it where that is needed."""
 
+    def local(self, name: str) -> Path | None:
+        """Return the path of a file that need not be downloaded, or None."""
+
+    def keep(self, names: Iterable[str]) -> None:
+        """See to it that a later run, which may be offline, finds what there is."""
+
+    def refuse_unknown(self, name: str) -> None:
+        """Refuse where nobody can know whether the checkpoint has this file."""
+
     def missing_file(self, name: str) -> CheckpointError:
         """Make the refusal for a checkpoint without this config or tokenizer."""
 
@@ -74,22 +88,42 @@ class CheckpointFiles:
     source: Source
 
     def find(self, name: str) -> Path | None:
-        """Return the local path of a light file, or None where there is none."""
-        return self.source.fetch(name) if name in self.source.names else None
+        """Return the local path of a light file, or None where there is none.
+
+        Raises:
+            CheckpointError: It is a Git LFS pointer, cannot be fetched, or nobody can
+                know offline whether there is one.
+        """
+        if name not in self.source.names:
+            self.source.refuse_unknown(name)
+            return None
+        path = self.source.fetch(name)
+        if _is_pointer(path):
+            raise CheckpointError(f"failed to read {path}", POINTER_CAUSE, path=path)
+        return path
 
     def require_config(self) -> Path:
         """Return config.json."""
-        return self._require(CONFIG, GENERATION_CONFIG)
+        path = self._require(CONFIG, GENERATION_CONFIG)
+        if _is_pointer(path):
+            sentence = f"invalid model config {path}"
+            raise ConfigError(sentence, POINTER_CAUSE, path=path)
+        return path
 
     def require_tokenizer(self) -> Path:
         """Return tokenizer.json."""
-        return self._require(TOKENIZER, *TOKENIZER_COMPANIONS)
+        path = self._require(TOKENIZER, *TOKENIZER_COMPANIONS)
+        if _is_pointer(path):
+            sentence = f"failed to load tokenizer {path}: {POINTER_CAUSE}"
+            raise TokenizerError(sentence, path=path)
+        return path
 
     def check_weights(self) -> None:
-        """Refuse a checkpoint without weights, or whose index names a missing shard.
+        """Refuse a checkpoint without weights, or with some that cannot be had.
 
         Raises:
-            WeightsError: There are no safetensors files, or not all of them.
+            WeightsError: There are no safetensors files, not all that the index names,
+                or an adapter beside them; or one cannot be read.
             HubError: The index cannot be downloaded.
         """
         shard_of = self._read_index()
@@ -97,9 +131,21 @@ class CheckpointFiles:
         if not shards:
             raise self.source.missing_weights()
         distinct = sorted(set(shards))
+        sentence = map_sentence(len(distinct))
+        if ADAPTER_CONFIG in self.source.names:
+            causes = explain_contents(self.source.names, self.source.fetch)
+            raise WeightsError(sentence, *causes, field=ADAPTER_CONFIG)
         for shard in distinct:
+            path = self.source.local(shard)
             if not self.source.has_shard(shard):
-                raise WeightsError(map_sentence(len(distinct)), f"{shard} is missing")
+                raise WeightsError(
+                    sentence,
+                    f"{shard} is missing",
+                    *([] if path is None else explain_place(str(path))),
+                    path=shard,
+                )
+            if path is not None:
+                _check_readable(path, sentence)
 
     def weight_files(self, tensors: Collection[str]) -> list[Path]:
         """Return the weight files that hold these tensors, on the Hub downloading them.
@@ -126,9 +172,7 @@ class CheckpointFiles:
         if name not in self.source.names:
             raise self.source.missing_file(name)
         path = self.source.fetch(name)
-        # Fetched although this run may not read them: a later run may, and be offline.
-        for companion in companions:
-            self.find(companion)
+        self.source.keep(companions)
         return path
 
     def _read_index(self) -> dict[str, str] | None:
@@ -143,48 +187,13 @@ class CheckpointFiles:
             raise WeightsError(sentence, f"{path} is no weight index", error) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directory:
-    """A checkpoint in a directory of this machine. Links in it are followed."""
-
-    path: str
-    names: frozenset[str]
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """Every top-level safetensors file that is no optimizer's."""
-        return plain_weights(self.names, "optimizer")
-
-    def has_shard(self, name: str) -> bool:
-        """Tell whether the shard is a file, or a link to one."""
-        return os.path.isfile(os.path.join(self.path, name))
-
-    def fetch(self, name: str) -> Path:
-        """Return the file's path."""
-        return Path(self.path, name)
-
-    def missing_file(self, name: str) -> CheckpointError:
-        """Say which of config and tokenizer is missing."""
-        path = os.path.join(self.path, name)
-        if name == CONFIG:
-            return ConfigError(f"model config is missing: {path}")
-        causes = []
-        if "tokenizer.model" in self.names:
-            causes = ["tokenizer.model is there, but only tokenizer.json is read"]
-        return TokenizerError(f"tokenizer is missing: {path}", *causes)
-
-    def missing_weights(self) -> CheckpointError:
-        """Say that there are no weights, and name those that ster does not read."""
-        sentence = "model directory contains no safetensors weights"
-        return WeightsError(sentence, *explain_no_weights(self.names))
-
-
 def open_files(model: str, revision: str | None) -> CheckpointFiles:
     """Find the files of ``--model``.
 
     Args:
         model: An existing directory, else a model id of the Hub.
-        revision: Branch, tag or commit on the Hub; a directory's is only recorded.
+        revision: Branch, tag or commit on the Hub, or in the cache folder of one of its
+            models; another directory's is only recorded.
 
     Raises:
         CheckpointError: The directory cannot be listed.
@@ -193,6 +202,11 @@ def open_files(model: str, revision: str | None) -> CheckpointFiles:
     if not trim(model):
         raise CheckpointError("model must not be empty")
     if os.path.isdir(model) or is_path(model):
+        snapshot = open_cache_folder(model, revision)
+        if snapshot is not None:
+            return CheckpointFiles(
+                model=model, revision=snapshot.commit, source=snapshot
+            )
         directory = open_directory(model)
         return CheckpointFiles(model=model, revision=revision, source=directory)
     repository = open_repository(model, revision)
@@ -213,28 +227,32 @@ def is_path(model: str) -> bool:
     )
 
 
-def open_directory(path: str) -> Directory:
-    """List a checkpoint directory."""
-    try:
-        listed = os.listdir(path)
-    except (OSError, ValueError) as error:
-        causes: list[str | BaseException] = [error]
-        if path.startswith("~"):
-            causes = [
-                "~ stands for the home directory only where the shell expands it: "
-                "leave it unquoted, or write the directory in full"
-            ]
-        raise CheckpointError(f"failed to list {path}", *causes) from error
-    files = (name for name in listed if os.path.isfile(os.path.join(path, name)))
-    return Directory(path=path, names=frozenset(files))
-
-
-def local_files(model: str) -> list[str]:
+def local_files(model: str, revision: str | None = None) -> list[str]:
     """List what a run may read of a checkpoint directory; nothing of a Hub model."""
     if not os.path.isdir(model):
         return []
-    names = open_files(model, None).local_names()
-    return [os.path.join(model, name) for name in sorted(names)]
+    files = open_files(model, revision)
+    places = [files.source.local(name) for name in sorted(files.local_names())]
+    return [str(place) for place in places if place is not None]
+
+
+def _is_pointer(path: Path) -> bool:
+    """Tell a Git LFS pointer; what cannot be read is refused by whoever needs it."""
+    try:
+        return is_pointer(read_head(path))
+    except OSError:
+        return False
+
+
+def _check_readable(path: Path, sentence: str) -> None:
+    """Refuse a weight file that cannot be read, or is a pointer to one."""
+    try:
+        if is_pointer(read_head(path)):
+            cause = f"{path.name} is damaged or cannot be read"
+            raise WeightsError(sentence, cause, POINTER_CAUSE, path=path)
+    except OSError as error:
+        cause = f"{path.name} is damaged or cannot be read"
+        raise WeightsError(sentence, cause, error, path=path) from error
 
 
 def map_sentence(num_files: int) -> str:

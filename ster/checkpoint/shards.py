@@ -13,20 +13,22 @@ def plain_weights(names: Collection[str], *not_weights: str) -> tuple[str, ...]:
     """Pick the weight files where no index names them, sorted.
 
     Args:
-        names: The checkpoint's files. Those in folders, and hidden ones such as the
-            ``._model.safetensors`` that macOS writes, are no weights.
+        names: The checkpoint's files. Those in folders, hidden ones such as the
+            ``._model.safetensors`` that macOS writes, and an adapter are no weights;
+            nor are Mistral's own files beside the same weights for transformers.
         not_weights: Words that no weight file has in its name.
     """
-    return tuple(
-        sorted(
-            name
-            for name in names
-            if name.endswith(".safetensors")
-            and "/" not in name
-            and not name.startswith(".")
-            and not any(word in name for word in not_weights)
-        )
+    weights = sorted(
+        name
+        for name in names
+        if name.endswith(".safetensors")
+        and "/" not in name
+        and not name.startswith((".", "adapter_model"))
+        and not any(word in name for word in not_weights)
     )
+    if any(name.startswith("model") for name in weights):
+        weights = [name for name in weights if not name.startswith("consolidated")]
+    return tuple(weights)
 
 
 def parse_index(data: bytes) -> dict[str, str]:
@@ -58,13 +60,3 @@ def check_shard_name(shard: str) -> None:
         raise ValueError(f"it names {shown}, which is outside the checkpoint")
     if path.suffix != ".safetensors":
         raise ValueError(f"it names {shown}, but only safetensors files are read")
-
-
-def explain_no_weights(names: Collection[str]) -> list[str]:
-    """Name the weights of other formats, where that is why there are none."""
-    formats = (".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".npz")
-    others = sorted(name for name in names if name.endswith(formats))
-    if not others:
-        return []
-    shown = ", ".join(others[:3]) + (" and others" if len(others) > 3 else "")
-    return [f"only safetensors are read, and what is there is {shown}"]

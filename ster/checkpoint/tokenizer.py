@@ -91,7 +91,9 @@ class Encoder:
         # The template spells the special tokens itself.
         return self._tokenize(texts, add_special_tokens=False)
 
-    def encode_conversation(self, turns: Conversation) -> list[int]:
+    def encode_conversations(
+        self, conversations: Sequence[Conversation]
+    ) -> list[list[int]]:
         """Encode turns that the model is to answer; raw, the last one's text alone.
 
         Raises:
@@ -99,10 +101,10 @@ class Encoder:
             TemplateError: The template refuses them.
         """
         if self._template is None:
-            texts = [turns[-1]["content"]]
-            return self._tokenize(texts, add_special_tokens=True)[0]
-        texts = self._template.render([turns], add_generation_prompt=True)
-        return self._tokenize(texts, add_special_tokens=False)[0]
+            texts = [turns[-1]["content"] for turns in conversations]
+            return self._tokenize(texts, add_special_tokens=True)
+        texts = self._template.render(conversations, add_generation_prompt=True)
+        return self._tokenize(texts, add_special_tokens=False)
 
     def encode_response(self, text: str) -> list[int]:
         """Encode a whole response: under a template, an assistant's turn alone.
@@ -116,6 +118,16 @@ class Encoder:
         turn: Conversation = ({"role": "assistant", "content": text},)
         texts = self._template.render([turn], add_generation_prompt=False)
         return self._tokenize(texts, add_special_tokens=False)[0]
+
+    def encode_responses(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode whole responses, each as ``encode_response`` does, all at once."""
+        if self._template is None:
+            return self._tokenize(texts, add_special_tokens=True)
+        turns: list[Conversation] = [
+            ({"role": "assistant", "content": text},) for text in texts
+        ]
+        rendered = self._template.render(turns, add_generation_prompt=False)
+        return self._tokenize(rendered, add_special_tokens=False)
 
     def open_text(self) -> GeneratedText:
         """Start a text that is to grow by generated tokens."""

@@ -7,7 +7,6 @@ wrong is found here, from the headers, before any compute.
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import re
@@ -18,15 +17,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from ster.architecture.tensors import HEAD, PREFIX, Shapes
+from ster.architecture.spec import Shapes
+from ster.checkpoint.lookalikes import explain_tensors
+from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError
 
 # numpy has no bfloat16: those are held as the 16 bits they are.
 STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # Rotary frequencies that old Llama files carry along; ster computes its own.
 IGNORED = ("rotary_emb.inv_freq",)
+# A model saved with its head has this in front of every name but the head's; one saved
+# without it (the bare decoder) has not.
+PREFIX = "model."
+BESIDE = ("lm_head.weight",)
+# Values converted at a time: what is read for them stays in a core's cache.
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +42,55 @@ class StoredTensor:
     Args:
         data: A view of the mapped file; bfloat16 as its 16 bits.
         dtype: F32, F16 or BF16.
-        file: The mapped file.
-        start: First byte in the file.
+        file: The file that it lies in.
+        start: First byte in the file; ``data`` is what lies there.
     """
 
     data: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
     dtype: str
-    file: mmap.mmap
+    file: WeightFile
     start: int
 
     def as_float32(self) -> NDArray[np.float32]:
-        """Return the values as f32: the mapped view itself, or an exact conversion."""
-        if self.dtype == "BF16":
-            wide = self.data.astype(np.uint32)
-            wide <<= 16
-            return wide.view(np.float32)
+        """Return the values as f32: the mapped view itself, or an exact conversion.
+
+        Raises:
+            WeightsError: The file changed before its values were converted. A view is
+                what the file is at any later time: ``check_unchanged`` after its use.
+        """
         # An odd header may leave a tensor unaligned, which no BLAS takes.
-        return np.require(self.data, np.float32, "A")
+        if self.dtype == "F32" and self.data.flags.aligned:
+            return self.data.view(np.float32)
+        values = np.empty(self.data.shape, np.float32)
+        if not self.data.flags.c_contiguous:
+            self.check_unchanged()
+            _widen(self.data, values)
+            return values
+        flat, width = values.reshape(-1), self.data.itemsize
+        for at in range(0, flat.size, _PIECE):
+            piece = flat[at : at + _PIECE]
+            stored = self.file.read(self.start + at * width, piece.size * width)
+            _widen(np.frombuffer(stored, self.data.dtype), piece)
+        return values
+
+    def read(self) -> NDArray[Any]:
+        """Copy the values out as they are stored; ``data`` has to be contiguous.
+
+        Unlike ``data`` itself, this cannot end the process where the file was cut.
+
+        Raises:
+            WeightsError: The file has changed since it was opened.
+        """
+        stored = self.file.read(self.start, self.data.nbytes)
+        return np.frombuffer(stored, self.data.dtype).reshape(self.data.shape)
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was written to or cut since it was opened.
+
+        Raises:
+            WeightsError: It has changed; it is named.
+        """
+        self.file.check_unchanged()
 
     def part(self, start: int, stop: int) -> StoredTensor:
         """Return some rows; nothing is copied."""
@@ -63,11 +101,18 @@ class StoredTensor:
             start=self.start + self.data[:start].nbytes,
         )
 
-    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Gather some rows as f32; only their pages are touched."""
-        return StoredTensor(
-            data=self.data[rows], dtype=self.dtype, file=self.file, start=self.start
-        ).as_float32()
+    def take(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Gather some rows as f32; only their pages are touched.
+
+        Raises:
+            WeightsError: The file has changed since it was opened.
+        """
+        self.check_unchanged()
+        stored = self.data[rows]
+        self.check_unchanged()
+        values = np.empty(stored.shape, np.float32)
+        _widen(stored, values)
+        return values
 
     def prefetch(self) -> None:
         """Have the system read the tensor's pages in the background."""
@@ -83,7 +128,17 @@ class StoredTensor:
         first = -(-self.start // page) * page
         size = (self.start + self.data.nbytes) // page * page - first
         if size > 0 and hasattr(mmap, advice):
-            self.file.madvise(getattr(mmap, advice), first, size)
+            self.file.mapped.madvise(getattr(mmap, advice), first, size)
+
+
+def _widen(stored: NDArray[Any], values: NDArray[np.float32]) -> None:
+    """Convert to f32; 16 bits without a type are bfloat16, an f32's upper half."""
+    if stored.dtype == np.uint16:
+        bits = values.view(np.uint32)
+        bits[...] = stored
+        bits <<= 16
+    else:
+        values[...] = stored
 
 
 def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTensor]:
@@ -106,7 +161,7 @@ def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTenso
         _refuse_unexpected(entries, shapes, prefix)
         return {
             # The head stands beside the model, not in it.
-            name: _find(entries, name if name == HEAD else prefix + name, shape)
+            name: _find(entries, name if name in BESIDE else prefix + name, shape)
             for name, shape in shapes.items()
         }
     except WeightsError as error:
@@ -118,7 +173,7 @@ def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTenso
 class _Entry:
     """A tensor as a file's header declares it; ``start`` is counted in the file."""
 
-    file: mmap.mmap
+    file: WeightFile
     start: int
     dtype: str
     shape: tuple[int, ...]
@@ -129,33 +184,21 @@ def _read_headers(files: Sequence[Path]) -> dict[str, _Entry]:
     for path in files:
         for name, entry in _read_header(path).items():
             if name in entries:
-                raise WeightsError(f"{path.name} repeats the tensor {name}")
+                raise WeightsError(
+                    f"{path.name} repeats the tensor {name}", path=path, field=name
+                )
             entries[name] = entry
     return entries
 
 
 def _read_header(path: Path) -> dict[str, _Entry]:
-    """Map a file after the safetensors library has checked its header and its size."""
-    try:
-        with safe_open(path, framework="numpy"):
-            pass
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise WeightsError(
-            f"{path.name} is damaged or cannot be read", error
-        ) from error
-    data = 8 + int.from_bytes(mapped[:8], "little")
-    header: dict[str, dict[str, Any]] = json.loads(mapped[8:data])
-    header.pop("__metadata__", None)
+    file = WeightFile.open(path)
+    data, places = file.read_header()
     return {
         name: _Entry(
-            file=mapped,
-            start=data + entry["data_offsets"][0],
-            dtype=entry["dtype"],
-            shape=tuple(entry["shape"]),
+            file=file, start=data + place.start, dtype=place.dtype, shape=place.shape
         )
-        for name, entry in header.items()
+        for name, place in places.items()
     }
 
 
@@ -166,20 +209,21 @@ def _refuse_unexpected(
 
     Dropping a bias, a scale or an adapter in silence would change the numbers.
     """
-    layers = {layer for name in shapes if (layer := _layer_of(name))}
+    blocks = {block for name in shapes if (block := _block_of(name))}
     for name in entries:
         bare = name.removeprefix(prefix)
         expected = bare in shapes or bare.endswith(IGNORED)
-        if _layer_of(bare) in layers and not expected:
+        if _block_of(bare) in blocks and not expected:
             raise WeightsError(
                 f"the tensor {name} is in the checkpoint, but config.json gives it "
-                "no place"
+                "no place",
+                field=name,
             )
 
 
-def _layer_of(name: str) -> str | None:
-    """Return ``layers.<N>.`` of a tensor that belongs to a block."""
-    found = re.match(r"layers\.\d+\.", name)
+def _block_of(name: str) -> str | None:
+    """Return what a block's tensors begin with, such as ``layers.3.``."""
+    found = re.match(r"[^.]+\.\d+\.", name)
     return found[0] if found else None
 
 
@@ -188,18 +232,28 @@ def _find(
 ) -> StoredTensor:
     entry = entries.get(name)
     if entry is None:
-        raise WeightsError(f"the tensor {name} is missing")
+        raise WeightsError(
+            f"the tensor {name} is missing", *explain_tensors(entries), field=name
+        )
     if entry.shape != shape:
         raise WeightsError(
-            f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}"
+            f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}",
+            path=entry.file.path,
+            field=name,
+            found=entry.shape,
+            expected=shape,
         )
     if entry.dtype not in STORED_TYPES:
         known = ", ".join(STORED_TYPES)
         raise WeightsError(
-            f"the tensor {name} is stored as {entry.dtype}; Ster reads {known}"
+            f"the tensor {name} is stored as {entry.dtype}; Ster reads {known}",
+            path=entry.file.path,
+            field=name,
+            found=entry.dtype,
+            expected=tuple(STORED_TYPES),
         )
     data = np.frombuffer(
-        entry.file,
+        entry.file.mapped,
         STORED_TYPES[entry.dtype],
         count=math.prod(shape),
         offset=entry.start,

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ster.cli.progress import open_reporter
+from ster.decoder.memory import parse_memory
 from ster.errors import OutputError
-from ster.runs.memory import parse_memory
 
 if TYPE_CHECKING:
     from ster.runtime import Runtime
@@ -67,7 +67,7 @@ class ModelFlags(NamedTuple):
                 verbose=self.verbose,
             )
             if output_path is not None:
-                refuse_same_file(local_files(self.model), output_path)
+                refuse_same_file(local_files(self.model, self.revision), output_path)
             yield runtime
 
 

@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ster.cli.streams import write_stderr
+from ster.decoder.memory import parse_memory
 from ster.errors import UsageError
-from ster.runs.memory import parse_memory
 from ster.text import quoted
 
 TEXT = "ster.text"

@@ -1,17 +1,19 @@
-"""What a decoder is: the page to read first.
+"""What a decoder is to a run: the page to read first.
 
-A decoder owns the weights of a checkpoint and runs its blocks. The residual stream is
-not hidden in it: the loops hold it in a local variable and hand it from block to block,
-so that reading the stream, or adding to it, is a plain statement between two of them.
+``Weights`` are what is held of a checkpoint on a device from run to run; each run has a
+``Decoder`` over them. The residual stream is not hidden in it: the loop holds it in a
+local variable and hands it from block to block, so that reading the stream, or adding
+to it, is a plain statement between two of them.
 
 There are two implementations of the same shape, ``decoder.numpy`` (cpu) and
-``decoder.mlx`` (metal, cuda). The loops know this page and never an implementation.
+``decoder.mlx`` (metal, cuda). Runs know this page and never an implementation.
 
-The stream has no batch axis: ``num_tokens`` is the packed axis of ``packing``.
+The stream has no batch axis: ``num_tokens`` is the packed axis of ``stream.packing``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -19,26 +21,26 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.config import DecoderConfig
+from ster.architecture.spec import ModelSpec
+from ster.checkpoint.weights import StoredTensor
 from ster.stream.attention import Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 
 Array = TypeVar("Array")
+F32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wave(Generic[Array]):
-    """What a decoder needs to know of a packed stream, in its own arrays.
+class LayerInputs(Generic[Array]):
+    """What a layer needs to know of a packed stream, in the decoder's own arrays.
 
     Args:
-        cos: Cosines of the rotary angles, (num_tokens, head_dim / 2) f32.
-        sin: Sines of the rotary angles, (num_tokens, head_dim / 2) f32.
+        rotary: The angles of its tokens; None where the layer turns nothing.
         attention: Who attends to whom.
     """
 
-    cos: Array
-    sin: Array
+    rotary: RotaryTables[Array] | None
     attention: Attention[Array]
 
 
@@ -47,20 +49,39 @@ class Footprint:
     """What a decoder takes, in bytes, for the plan.
 
     Args:
-        block_bytes: One block that stays resident.
+        blocks: Each block that stays in memory.
         open_bytes: One block that is opened and closed, with what opening takes on top.
-        token_bytes: One token of a wave, its share of everything that grows with it.
-        row_bytes: One row that is read out.
-        fixed_bytes: Scratch that grows with neither.
+        head_bytes: Final norm and head.
+        token_bytes: One token of a stream, its share of everything that grows with it.
         key_bytes: One token of one prompt, shared or not: attention lists its keys.
+        row_bytes: One row that is read out.
+        logit_bytes: One row of logits, with what its use takes.
+        cache_bytes: The keys and values of one token, in all layers.
+        fixed_bytes: Scratch that grows with none of them.
     """
 
-    block_bytes: int
+    blocks: tuple[int, ...]
     open_bytes: int
+    head_bytes: int
     token_bytes: int
+    key_bytes: int
     row_bytes: int
+    logit_bytes: int
+    cache_bytes: int
     fixed_bytes: int
-    key_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMemory:
+    """How much memory there is where a decoder computes, in bytes.
+
+    Args:
+        held: What this process holds already, weights included.
+        limit: What it may hold where nobody says so.
+    """
+
+    held: int
+    limit: int
 
 
 class Cache(Protocol[Array]):
@@ -79,29 +100,35 @@ class Block(Protocol[Array]):
     """One block with its weights: attention and feed-forward part."""
 
     def __call__(
-        self, hidden: Array, wave: Wave[Array], cache: Cache[Array] | None = None
+        self, hidden: Array, inputs: LayerInputs[Array], cache: Cache[Array] | None
     ) -> Array:
         """Run the block.
 
         Args:
-            hidden: resid_pre, (num_tokens, hidden_size), at the run's precision. It is
-                given away: what is returned may lie in its memory.
-            wave: What belongs to the stream.
+            hidden: resid_post of the block before, (num_tokens, hidden_size), at the
+                run's precision. It is given away: what is returned may lie in its
+                memory.
+            inputs: What belongs to the stream.
             cache: Holds the tokens before; the attention's keys are rows of it.
 
         Returns:
-            resid_post of the rows that ``wave.attention`` wants, (num_queries,
+            resid_post of the rows that ``inputs.attention`` wants, (num_queries,
             hidden_size), at the run's precision.
         """
         ...
 
 
 class Decoder(Protocol[Array]):
-    """A checkpoint's blocks, on one device, at one precision."""
+    """A checkpoint's blocks at work in one run, on one device, at one precision."""
 
     @property
-    def config(self) -> DecoderConfig:
+    def spec(self) -> ModelSpec:
         """Return what the decoder is."""
+        ...
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Tell whether blocks stay in memory once they have been opened."""
         ...
 
     @property
@@ -117,32 +144,27 @@ class Decoder(Protocol[Array]):
     def embed(self, token_ids: Ints) -> Array:
         """Gather embedding rows, (num_tokens, hidden_size); the table stays as it is.
 
-        Every id is below ``config.vocab_size``.
+        Every id is below ``spec.vocab_size``.
         """
         ...
 
     def block(self, layer: int) -> AbstractContextManager[Block[Array]]:
-        """Open a block; its weights live as long as the ``with``, unless resident."""
-        ...
-
-    @property
-    def resident(self) -> bool:
-        """Tell whether blocks stay in memory once they have been opened."""
+        """Open a block; its weights live as long as the ``with``, unless they stay."""
         ...
 
     def take(self, hidden: Array, rows: Ints) -> Array:
         """Take some rows of a stream."""
         ...
 
-    def unembed(self, hidden: Array) -> NDArray[np.float32]:
+    def unembed(self, hidden: Array) -> F32:
         """Apply final norm and head: logits, (num_tokens, vocab_size) f32."""
         ...
 
-    def make_caches(self) -> list[Cache[Array]]:
-        """Make an empty cache for every layer."""
+    def make_caches(self, max_tokens: int) -> list[Cache[Array]]:
+        """Make an empty cache for every layer, which will hold no more tokens."""
         ...
 
-    def vector(self, values: NDArray[np.float32]) -> Array:
+    def vector(self, values: F32) -> Array:
         """Bring a vector (hidden_size,) into the decoder's arrays, at its precision."""
         ...
 
@@ -150,11 +172,15 @@ class Decoder(Protocol[Array]):
         """Add a vector to every row; the stream is given away, as to a block."""
         ...
 
-    def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Array]:
-        """Bring what belongs to a stream into the decoder's own arrays."""
+    def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[Array]:
+        """Bring rotary tables into the decoder's own arrays."""
         ...
 
-    def rows(self, hidden: Array, rows: Ints) -> NDArray[np.float32]:
+    def bring_attention(self, attention: Attention[Ints]) -> Attention[Array]:
+        """Bring who attends to whom into the decoder's own arrays."""
+        ...
+
+    def rows(self, hidden: Array, rows: Ints) -> F32:
         """Finish the pending work and copy rows out as f32, (num_rows, hidden_size)."""
         ...
 
@@ -166,6 +192,28 @@ class Decoder(Protocol[Array]):
         """
         ...
 
-    def rest(self) -> None:
-        """Let go of the memory that only a run at work needs: it is over."""
+    def close(self) -> None:
+        """Let go of what only this run needs: it is over."""
+        ...
+
+
+class Weights(Protocol):
+    """What is held of a checkpoint on a device; threads may share it."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return the names of the tensors that it has."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the memory of the blocks and the head that stay from run to run."""
+        ...
+
+    def add(self, tensors: Mapping[str, StoredTensor]) -> None:
+        """Give it more mapped tensors, by the names of ``ModelSpec.shapes``."""
+        ...
+
+    def release(self) -> None:
+        """Let go of the blocks and the head that stayed."""
         ...

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from ster.architecture.config import DecoderConfig
-from ster.checkpoint.weights import StoredTensor
-from ster.decoder.contract import Decoder, Footprint
+from ster.architecture.spec import ModelSpec
+from ster.decoder.contract import Decoder, DeviceMemory, Footprint, Weights
 from ster.errors import DeviceError, UsageError
 from ster.reporting import QuietReporter
 from ster.text import quoted
@@ -36,24 +35,25 @@ class Implementation(Protocol):
     def check_available(self, device: str) -> None:
         """Refuse a device that is not to be had here."""
 
-    def device_memory(self) -> int:
-        """Return how many bytes the device lets a process use."""
+    def device_memory(self, device: str) -> DeviceMemory:
+        """Say what the process holds on the device, and what it may hold."""
 
     def footprint(
-        self, config: DecoderConfig, *, precision: str, longest_prompt: int
+        self, model: ModelSpec, *, precision: str, longest_prompt: int
     ) -> Footprint:
         """Say what a decoder takes."""
 
-    def open_decoder(
-        self,
-        config: DecoderConfig,
-        tensors: Mapping[str, StoredTensor],
-        *,
-        device: str,
-        precision: str,
-        resident: bool,
-    ) -> Decoder[Any]:
-        """Make the decoder."""
+    def hold_weights(self, model: ModelSpec, *, device: str, precision: str) -> Weights:
+        """Make what will hold a checkpoint's weights, none of them yet."""
+
+    def open_decoder(self, weights: Weights, *, keep: bool) -> Decoder[Any]:
+        """Open a decoder for one run over weights of this implementation.
+
+        Args:
+            weights: What is held of the checkpoint.
+            keep: Blocks and head stay once they are made, for the next run too. Those
+                that stayed from an earlier one are used in any case.
+        """
 
 
 def check_device(

@@ -1,9 +1,10 @@
-"""What an extraction will do and need, computed before it starts. Arithmetic only.
+"""What a run will do and need, computed before it starts. Arithmetic only.
 
-Prompts run in *waves* of consecutive prompts, each packed into one stream. Where one
-wave holds them all, every block is opened once and closed again. Where several are
-needed, the blocks stay resident if they fit beside a wave; else they are read anew for
-each wave, and waves are as large as the memory allows.
+Reading, scoring and writing are planned alike. Prompts run in *waves*: consecutive
+prompts that are packed into one stream. Where one wave holds them all, every block is
+opened once and closed again. Where several are needed, the blocks stay if they fit
+beside a wave; else they are read anew for each wave, and waves are as large as the
+memory allows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
-from ster.stream.packing import DistinctTokens
+from ster.stream.packing import DistinctTokens, Tokens
 from ster.text import counted
 
 # Few enough that a wave's stream is small beside any model's weights.
@@ -23,26 +24,59 @@ ENOUGH_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionPlan:
+class Work:
+    """What is to be done.
+
+    Args:
+        token_ids: Of each prompt.
+        rotary_lengths: ``ModelSpec.rotary_length`` of each prompt.
+        num_blocks: Blocks that run, from the first on.
+        rows_per_prompt: Rows that are kept of each prompt of a wave.
+        head: Final norm and head are used as well.
+        logit_rows: Rows of logits that are held at once.
+        new_tokens: Tokens that are written after each prompt, for which its keys and
+            values are kept.
+        max_prompts: Most prompts in a wave; None is any number.
+        repeats: The blocks will be needed again: they stay if they fit, even after one
+            wave.
+    """
+
+    token_ids: Sequence[Tokens]
+    rotary_lengths: Sequence[int]
+    num_blocks: int
+    rows_per_prompt: int = 0
+    head: bool = False
+    logit_rows: int = 0
+    new_tokens: int = 0
+    max_prompts: int | None = None
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
     """The waves of a run, and the memory that it takes at most.
 
     Args:
         waves: Consecutive ranges of prompts, in order.
         wave_tokens: Distinct tokens of each wave.
         num_prompt_tokens: Tokens of all prompts, before any is shared.
-        num_blocks: Blocks that run: up to the highest requested layer.
-        resident: The blocks' weights stay in memory from wave to wave.
+        num_blocks: Blocks that run.
+        head: Final norm and head are used as well.
+        keep: The weights stay in memory from wave to wave, and after the run.
         peak_bytes: Memory of the whole process.
         memory_bytes: The limit that was planned for.
+        kept_bytes: What it would be if the weights stayed.
     """
 
     waves: tuple[range, ...]
     wave_tokens: tuple[int, ...]
     num_prompt_tokens: int
     num_blocks: int
-    resident: bool
+    head: bool
+    keep: bool
     peak_bytes: int
     memory_bytes: int
+    kept_bytes: int
 
     @property
     def num_tokens(self) -> int:
@@ -51,139 +85,166 @@ class ExtractionPlan:
 
     def __str__(self) -> str:
         """Describe the plan in one line, for ``--verbose``."""
-        weights = "resident" if self.resident else "read for each wave"
+        weights = "resident" if self.keep else "read for each wave"
         waves = "one wave" if len(self.waves) == 1 else f"{len(self.waves)} waves"
         prompts = counted(sum(map(len, self.waves)), "prompt")
+        head = " and the head" if self.head else ""
         return (
             f"plan: {prompts}, {counted(self.num_prompt_tokens, 'token')}, "
             f"{self.num_tokens} distinct; "
-            f"{counted(self.num_blocks, 'block')}, weights {weights}; "
-            f"{waves}; {describe_peak(self.peak_bytes, self.memory_bytes)}"
+            f"{counted(self.num_blocks, 'block')}{head}, weights {weights}; "
+            f"{waves}; peak {megabytes(self.peak_bytes)} of "
+            f"{megabytes(self.memory_bytes)} that may be used"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a wave takes, and what it may.
+    """What a run takes and may take.
 
     Args:
         footprint: What the decoder takes.
-        num_layers: Layers whose rows are kept.
-        held_bytes: What the process holds already.
-        memory_bytes: What it may hold.
+        other_bytes: What the process holds beside the decoder's weights.
+        memory_bytes: What it may hold in all.
     """
 
     footprint: Footprint
-    num_layers: int
-    held_bytes: int
+    other_bytes: int
     memory_bytes: int
 
-    def peak(self, num_blocks: int, num_prompts: int, num_tokens: int) -> int:
-        """Count the bytes of a wave beside so many resident blocks."""
-        weights = self.footprint.open_bytes + num_blocks * self.footprint.block_bytes
-        rows = num_prompts * self.num_layers * self.footprint.row_bytes
-        stream = num_tokens * self.footprint.token_bytes
-        return self.held_bytes + self.footprint.fixed_bytes + weights + rows + stream
 
-    def load(self, num_tokens: int, num_prompt_tokens: int) -> int:
-        """Count a wave in distinct tokens, its lists of keys as so many more."""
-        keys = num_prompt_tokens * self.footprint.key_bytes
-        return num_tokens + -(-keys // self.footprint.token_bytes)
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What one wave holds, beside the weights."""
 
-    def fits(self, num_blocks: int, num_prompts: int, num_tokens: int) -> bool:
+    num_prompts: int = 0
+    num_tokens: int = 0
+    num_prompt_tokens: int = 0
+    longest: int = 0
+
+    def with_prompt(self, num_tokens: int, added: int) -> _Load:
+        """Add a prompt, of whose tokens so many were not there yet."""
+        return _Load(
+            num_prompts=self.num_prompts + 1,
+            num_tokens=self.num_tokens + added,
+            num_prompt_tokens=self.num_prompt_tokens + num_tokens,
+            longest=max(self.longest, num_tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """Counts bytes for one run."""
+
+    work: Work
+    budget: Budget
+
+    def peak(self, load: _Load, *, keep: bool) -> int:
+        """Count the whole process with one wave at work."""
+        footprint, work = self.budget.footprint, self.work
+        blocks = sum(footprint.blocks[: work.num_blocks]) if keep else 0
+        head = footprint.head_bytes if work.head else 0
+        return (
+            self.budget.other_bytes
+            + footprint.fixed_bytes
+            + footprint.open_bytes
+            + blocks
+            + head
+            + load.num_tokens * footprint.token_bytes
+            + load.num_prompt_tokens * footprint.key_bytes
+            + load.num_prompts * work.rows_per_prompt * footprint.row_bytes
+            + work.logit_rows * footprint.logit_bytes
+            + self._caches(load)
+        )
+
+    def _caches(self, load: _Load) -> int:
+        """Count keys and values, and one layer's once more while its room grows."""
+        if not self.work.new_tokens:
+            return 0
+        tokens = load.longest + self.work.new_tokens
+        layers = len(self.budget.footprint.blocks)
+        return tokens * self.budget.footprint.cache_bytes * (layers + 1) // layers
+
+    def fits(self, load: _Load, *, keep: bool) -> bool:
         """Tell whether that is within the limit."""
-        return self.peak(num_blocks, num_prompts, num_tokens) <= self.memory_bytes
+        return self.peak(load, keep=keep) <= self.budget.memory_bytes
 
-    def allows(self, num_blocks: int, most: int) -> Callable[[int, int], bool]:
-        """Return what tells whether prompts with so many tokens may be one wave."""
-        return lambda n, tokens: tokens <= most and self.fits(num_blocks, n, tokens)
+    def tokens(self, load: _Load) -> int:
+        """Count a wave in distinct tokens, its lists of keys as so many more."""
+        footprint = self.budget.footprint
+        keys = load.num_prompt_tokens * footprint.key_bytes
+        return load.num_tokens + -(-keys // footprint.token_bytes)
 
 
-def plan_extraction(
-    prompts: Sequence[Sequence[int]],
-    rotary_lengths: Sequence[int],
-    *,
-    num_blocks: int,
-    budget: Budget,
-    keep_resident: bool,
-) -> ExtractionPlan:
+def plan_run(work: Work, budget: Budget) -> Plan:
     """Plan a run so that it fits.
-
-    Args:
-        prompts: Token ids of each prompt.
-        rotary_lengths: As for ``packing``.
-        num_blocks: Blocks to run.
-        budget: What there is.
-        keep_resident: Keep blocks that fit even for one wave: a run will follow.
 
     Raises:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
-    alone = max(budget.load(len(ids), len(ids)) for ids in prompts)
-    refuse_if_too_large(budget.peak(0, 1, alone), budget.memory_bytes)
-    enough = max(ENOUGH_TOKENS, alone)
-    # As many prompts as tokens: the worst case of sharing.
-    resident = budget.fits(num_blocks, min(len(prompts), enough), enough)
-    usual = max(WAVE_TOKENS, alone)
-    held_blocks, most = (num_blocks, usual) if resident else (0, budget.memory_bytes)
-    allows = budget.allows(held_blocks, most)
-    waves = split_waves(prompts, rotary_lengths, allows, budget.load)
-    if len(waves) == 1 and not keep_resident:
-        resident, held_blocks = False, 0
-    return ExtractionPlan(
+    counter = _Counter(work, budget)
+    alone = [_Load().with_prompt(len(ids), len(ids)) for ids in work.token_ids]
+    largest = max(alone, key=lambda load: load.longest)
+    _refuse_if_too_large(counter.peak(largest, keep=False), budget.memory_bytes)
+    keep = _weights_fit(counter, largest)
+    most = max(WAVE_TOKENS, counter.tokens(largest)) if keep else None
+
+    def fits(load: _Load) -> bool:
+        if work.max_prompts is not None and load.num_prompts > work.max_prompts:
+            return False
+        if most is not None and counter.tokens(load) > most:
+            return False
+        return counter.fits(load, keep=keep)
+
+    waves = _split(work, fits)
+    if len(waves) == 1 and not work.repeats:
+        keep = False
+    loads = [load for _, load in waves]
+    return Plan(
         waves=tuple(wave for wave, _ in waves),
-        wave_tokens=tuple(tokens for _, tokens in waves),
-        num_prompt_tokens=sum(map(len, prompts)),
-        num_blocks=num_blocks,
-        resident=resident,
-        peak_bytes=_largest(prompts, waves, budget, held_blocks),
+        wave_tokens=tuple(load.num_tokens for load in loads),
+        num_prompt_tokens=sum(load.num_prompt_tokens for load in loads),
+        num_blocks=work.num_blocks,
+        head=work.head,
+        keep=keep,
+        peak_bytes=max(counter.peak(load, keep=keep) for load in loads),
         memory_bytes=budget.memory_bytes,
+        kept_bytes=max(counter.peak(load, keep=True) for load in loads),
     )
 
 
-def split_waves(
-    prompts: Sequence[Sequence[int]],
-    rotary_lengths: Sequence[int],
-    fits: Callable[[int, int], bool],
-    load: Callable[[int, int], int] = lambda num_tokens, _: num_tokens,
-) -> list[tuple[range, int]]:
-    """Cut prompts into consecutive waves, each as large as fits, of one at least.
+def _weights_fit(counter: _Counter, largest: _Load) -> bool:
+    """Tell whether weights may stay: beside a wave whose products bound the work.
 
-    Args:
-        prompts: Token ids of each prompt.
-        rotary_lengths: As for ``plan_extraction``.
-        fits: Tells whether a number of prompts with such a load does.
-        load: Counts the load of so many distinct tokens and tokens of prompts.
-
-    Returns:
-        Each wave's prompts and its distinct tokens.
+    Where a wave holds a bounded number of prompts, beside the largest of those.
     """
-    waves: list[tuple[range, int]] = []
-    distinct, start, tokens, keys = DistinctTokens(), 0, 0, 0
-    for index, (prompt, length) in enumerate(zip(prompts, rotary_lengths, strict=True)):
-        added, keys = distinct.add(prompt, length), keys + len(prompt)
-        over = not fits(index + 1 - start, load(tokens + added, keys))
-        if over and index > start:
-            waves.append((range(start, index), tokens))
-            distinct, start, tokens, keys = DistinctTokens(), index, 0, len(prompt)
-            added = distinct.add(prompt, length)
-        tokens += added
-    waves.append((range(start, len(prompts)), tokens))
+    work = counter.work
+    if work.max_prompts == 1:
+        return counter.fits(largest, keep=True)
+    enough = max(ENOUGH_TOKENS, counter.tokens(largest))
+    if work.max_prompts is not None:
+        enough = min(enough, work.max_prompts * counter.tokens(largest))
+    # As many prompts as tokens: the worst case of sharing.
+    num_prompts = min(len(work.token_ids), enough, work.max_prompts or enough)
+    load = _Load(num_prompts=num_prompts, num_tokens=enough, longest=largest.longest)
+    return counter.fits(load, keep=True)
+
+
+def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load]]:
+    """Cut prompts into consecutive waves, each as large as fits, of one at least."""
+    waves: list[tuple[range, _Load]] = []
+    distinct, start, load = DistinctTokens(), 0, _Load()
+    prompts = zip(work.token_ids, work.rotary_lengths, strict=True)
+    for index, (prompt, length) in enumerate(prompts):
+        size = len(prompt)
+        larger = load.with_prompt(size, distinct.add(prompt, length))
+        if index > start and not fits(larger):
+            waves.append((range(start, index), load))
+            distinct, start, load = DistinctTokens(), index, _Load()
+            larger = load.with_prompt(size, distinct.add(prompt, length))
+        load = larger
+    waves.append((range(start, len(work.token_ids)), load))
     return waves
-
-
-def _largest(
-    prompts: Sequence[Sequence[int]],
-    waves: Sequence[tuple[range, int]],
-    budget: Budget,
-    held_blocks: int,
-) -> int:
-    """Find what the largest wave takes."""
-    loads = [budget.load(t, sum(len(prompts[i]) for i in wave)) for wave, t in waves]
-    sizes = [len(wave) for wave, _ in waves]
-    return max(
-        budget.peak(held_blocks, n, t) for n, t in zip(sizes, loads, strict=True)
-    )
 
 
 def megabytes(count: int) -> str:
@@ -191,20 +252,12 @@ def megabytes(count: int) -> str:
     return f"{-(-count // 10**6)} MB"
 
 
-def describe_peak(peak_bytes: int, memory_bytes: int) -> str:
-    """Say what a plan takes of what there is."""
-    return f"peak {megabytes(peak_bytes)} of {megabytes(memory_bytes)} that may be used"
-
-
-def refuse_if_too_large(needed: int, memory_bytes: int) -> None:
-    """Refuse a run that does not fit however it is cut.
-
-    Raises:
-        CapacityError: Says what it would need.
-    """
+def _refuse_if_too_large(needed: int, memory_bytes: int) -> None:
     if needed > memory_bytes:
         raise CapacityError(
             f"this run needs {megabytes(needed)} of memory and may use "
             f"{megabytes(memory_bytes)}; allow more with --memory, or use shorter "
-            "prompts"
+            "prompts",
+            found=needed,
+            expected=memory_bytes,
         )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.decoder.contract import Decoder
 from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError
 from ster.reporting import Progress
-from ster.runs.extraction import extract_rows
-from ster.runs.plan import ExtractionPlan, plan_extraction
-from ster.runs.session import LoadedModel
-from ster.stream.rotary import rotary_length
+from ster.runs.inputs import pack_tokens, stream_inputs
+from ster.runs.loop import Deltas, bring_vectors, run_blocks
+from ster.runs.plan import Plan
+from ster.runs.session import Session
+from ster.stream.packing import Tokens
 
+Array = TypeVar("Array")
 F32 = NDArray[np.float32]
 
 
@@ -25,7 +29,7 @@ class Reading:
     """A reading that is encoded and planned; nothing is mapped yet.
 
     Args:
-        model: What reads.
+        session: The open checkpoint.
         prompts: The prompts, verbatim.
         token_ids: Their tokens.
         layers: Block indices, ascending.
@@ -35,12 +39,12 @@ class Reading:
         prompts_per_item: How many prompts those numbers count as one.
     """
 
-    model: LoadedModel
+    session: Session
     prompts: Sequence[str]
-    token_ids: Sequence[Sequence[int]]
+    token_ids: Sequence[Tokens]
     layers: tuple[int, ...]
-    plan: ExtractionPlan
-    deltas: Mapping[int, F32]
+    plan: Plan
+    deltas: Deltas
     label: str
     prompts_per_item: int
 
@@ -55,14 +59,13 @@ class Reading:
             WeightsError: A weight file is damaged or lacks a tensor.
             NumericsError: A row is infinite or not a number.
         """
-        plan, layers = self.plan, self.layers
-        opened = self.model.open_blocks(plan.num_blocks, resident=plan.resident)
-        with opened as decoder:
-            for number, wave in enumerate(plan.waves):
+        layers = self.layers
+        with self.session.open(self.plan) as decoder:
+            for number, wave in enumerate(self.plan.waves):
                 token_ids = [self.token_ids[index] for index in wave]
                 on_block = partial(self._report, number)
-                rows = extract_rows(decoder, token_ids, layers, self.deltas, on_block)
-                check_finite(rows, wave, layers, self.model)
+                rows = read_rows(decoder, token_ids, layers, self.deltas, on_block)
+                check_finite(rows, wave, layers, self.session)
                 yield wave, rows
 
     def _report(self, number: int, layer: int) -> None:
@@ -71,7 +74,7 @@ class Reading:
         wave = plan.waves[number]
         done = wave.start + int(len(wave) * share)
         tokens = sum(plan.wave_tokens[:number]) + int(plan.wave_tokens[number] * share)
-        self.model.reporter.progress(
+        self.session.reporter.progress(
             Progress(
                 label=self.label,
                 prompts_done=done // self.prompts_per_item,
@@ -85,16 +88,25 @@ class Reading:
 
 
 def plan_reading(
-    model: LoadedModel,
+    session: Session,
     prompts: Sequence[str],
     layers: tuple[int, ...],
     *,
-    keep_resident: bool,
-    deltas: Mapping[int, F32] | None = None,
+    repeats: bool,
+    deltas: Deltas | None = None,
     label: str = "extracting prompt",
     prompts_per_item: int = 1,
 ) -> Reading:
     """Encode prompts and plan their reading, refusing what can be without weights.
+
+    Args:
+        session: The open checkpoint.
+        prompts: The prompts.
+        layers: Block indices, ascending.
+        repeats: More runs will follow, so blocks stay where they fit.
+        deltas: As for ``Reading``, as are the others.
+        label: What a line of progress says.
+        prompts_per_item: How many prompts count as one there.
 
     Raises:
         PromptError: A prompt is empty or cannot be tokenized.
@@ -102,55 +114,96 @@ def plan_reading(
         CapacityError: The run does not fit.
     """
     checked = check_prompts(prompts)
-    token_ids = model.encoder.encode(checked)
-    model.check_tokens(token_ids)
-    _warn_of_long_prompts(model, token_ids)
-    plan = plan_extraction(
-        token_ids,
-        [rotary_length(model.config.rope, len(ids)) for ids in token_ids],
-        num_blocks=layers[-1] + 1,
-        budget=model.budget(max(map(len, token_ids)), len(layers)),
-        keep_resident=keep_resident,
-    )
-    if model.verbose:
-        model.reporter.note(str(plan))
+    token_ids = session.encoder.encode(checked)
+    session.check_tokens(token_ids)
+    _warn_of_long_prompts(session, token_ids)
+    num_blocks = layers[-1] + 1
     return Reading(
-        model=model,
+        session=session,
         prompts=checked,
         token_ids=token_ids,
         layers=layers,
-        plan=plan,
+        plan=session.plan(
+            token_ids, num_blocks, rows_per_prompt=len(layers), repeats=repeats
+        ),
         deltas=deltas or {},
         label=label,
         prompts_per_item=prompts_per_item,
     )
 
 
+def read_rows(
+    decoder: Decoder[Array],
+    prompts: Sequence[Tokens],
+    layers: Sequence[int],
+    deltas: Deltas,
+    on_block: Callable[[int], None],
+) -> F32:
+    """Read the last token's residual after chosen blocks, in one wave.
+
+    Args:
+        decoder: The blocks.
+        prompts: Token ids of the wave's prompts.
+        layers: Block indices, ascending.
+        deltas: Added to every row after its layer has been read.
+        on_block: Called with each block's index when it is done.
+
+    Returns:
+        (num_prompts, num_layers, hidden_size) f32, whatever the run's precision.
+    """
+    top, packed = layers[-1], pack_tokens(decoder.spec, prompts)
+    # Equal prompts end in the same row; of the top layer there is no other.
+    last_rows, top_rows = np.unique(packed.last_rows, return_inverse=True)
+    read = np.empty((len(prompts), len(layers), decoder.spec.hidden_size), np.float32)
+
+    def look(layer: int, hidden: Array) -> None:
+        if layer in layers:
+            rows = packed.last_rows if layer < top else top_rows
+            read[:, layers.index(layer)] = decoder.rows(hidden, rows)
+        else:
+            decoder.materialize(hidden)
+        on_block(layer)
+
+    run_blocks(
+        decoder,
+        packed.token_ids,
+        stream_inputs(decoder, packed, top=top, top_rows=last_rows),
+        num_blocks=top + 1,
+        vectors=bring_vectors(decoder, deltas),
+        look=look,
+    )
+    return read
+
+
 def check_finite(
-    rows: F32, wave: range, layers: Sequence[int], model: LoadedModel
+    rows: F32, wave: range, layers: Sequence[int], session: Session
 ) -> None:
-    """Refuse rows that are no finite numbers, naming the first prompt and layer."""
+    """Refuse rows that are no finite numbers, naming the first prompt and layer.
+
+    Raises:
+        NumericsError: There is one.
+    """
     finite = np.isfinite(rows).all(axis=-1)
     if finite.all():
         return
-    prompt, layer = np.argwhere(~finite)[0]
+    prompt, layer = (int(each) for each in np.argwhere(~finite)[0])
+    facts: dict[str, Any] = {"layer": layers[layer], "prompt": wave[prompt] + 1}
     sentence = (
         f"layer {layers[layer]} of prompt {wave[prompt] + 1} is not finite at "
-        f"--precision {model.precision}"
+        f"--precision {session.precision}"
     )
-    if model.precision == "f32":
-        raise NumericsError(sentence, "the checkpoint's own weights lead there")
-    wider = model.precision == "f16" and model.device != "cpu"
-    raise NumericsError(f"{sentence}; use f32{' or bf16' if wider else ''}")
+    if session.precision == "f32":
+        cause = "the checkpoint's own weights lead there"
+        raise NumericsError(sentence, cause, **facts)
+    wider = session.precision == "f16" and session.device != "cpu"
+    raise NumericsError(f"{sentence}; use f32{' or bf16' if wider else ''}", **facts)
 
 
-def _warn_of_long_prompts(
-    model: LoadedModel, token_ids: Sequence[Sequence[int]]
-) -> None:
-    limit = model.config.max_position_embeddings
+def _warn_of_long_prompts(session: Session, token_ids: Sequence[Tokens]) -> None:
+    limit = session.spec.max_position_embeddings
     for number, ids in enumerate(token_ids, start=1):
         if len(ids) > limit:
-            model.reporter.warn(
+            session.reporter.warn(
                 f"prompt {number} has {len(ids)} tokens, more than the model's "
                 f"max_position_embeddings of {limit}; its later positions are past "
                 "what the model was trained on"

@@ -1,137 +1,139 @@
-"""A checkpoint whose text side is loaded and whose weights wait for a run.
+"""An open checkpoint: its text side is loaded, its weights wait for a run.
 
-What reading and answering have in common: the files, the config, the encoder, where to
-compute, how much memory there is, and the blocks that stay from run to run.
+What all runs have in common: the files, the spec, the encoder, where to compute, how
+much memory there is, and the weights that stay from run to run.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ster.architecture.config import DecoderConfig
-from ster.architecture.tensors import (
-    PREFIX,
-    Shapes,
-    extraction_shapes,
-    generation_shapes,
-)
+from ster.architecture.spec import ModelSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
-from ster.checkpoint.weights import open_weights
-from ster.decoder.contract import Decoder
-from ster.decoder.devices import implementation
+from ster.checkpoint.weights import PREFIX, open_weights
+from ster.decoder.contract import Decoder, DeviceMemory, Weights
+from ster.decoder.devices import Implementation, implementation
 from ster.errors import PromptError
 from ster.reporting import Reporter
-from ster.runs.memory import free_memory, held_memory
-from ster.runs.plan import Budget
+from ster.runs.plan import Budget, Plan, Work, plan_run
+from ster.stream.packing import Tokens
 
 
 @dataclass(slots=True, kw_only=True)
-class LoadedModel:
+class Session:
     """What a ``Runtime`` holds; see there for the words.
 
     Args:
         files: The checkpoint's files.
-        config: What the decoder is.
+        spec: What the decoder is.
         encoder: Text to token ids.
         device: Where to compute.
         precision: Width of weights and residual stream.
-        memory: Bytes that the process may hold; None is a share of what is free.
+        memory: Bytes that the process may hold; None is what the device allows.
         reporter: Hears of notes and progress.
         verbose: Say how a run is planned.
     """
 
     files: CheckpointFiles
-    config: DecoderConfig
+    spec: ModelSpec
     encoder: Encoder
     device: str
     precision: str
     memory: int | None
     reporter: Reporter
     verbose: bool = False
-    # A resident decoder, kept from run to run, and the tensors that it has.
-    _kept: tuple[frozenset[str], Decoder[Any]] | None = field(default=None, init=False)
+    _weights: Weights | None = field(default=None, init=False)
+    _opening: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def keeps_blocks(self) -> bool:
         """Tell whether blocks are kept from an earlier run."""
-        return self._kept is not None
+        return self._held_bytes > 0
 
-    def budget(self, longest_prompt: int, num_layers: int) -> Budget:
-        """Say what a run takes and may take.
+    def check_tokens(self, token_ids: Sequence[Tokens]) -> None:
+        """Refuse ids that the embedding lacks.
 
-        Args:
-            longest_prompt: In tokens.
-            num_layers: Layers whose rows are kept.
+        Raises:
+            PromptError: Names the prompt and the id.
         """
-        footprint = implementation(self.device).footprint(
-            self.config, precision=self.precision, longest_prompt=longest_prompt
-        )
-        held_bytes = held_memory()
-        if self.memory is not None:
-            memory_bytes = self.memory
-        else:
-            device_memory = implementation(self.device).device_memory()
-            memory_bytes = held_bytes + min(free_memory(), device_memory)
-        return Budget(
-            footprint=footprint,
-            num_layers=num_layers,
-            # A run takes the kept blocks over.
-            held_bytes=held_bytes - self._num_kept() * footprint.block_bytes,
-            memory_bytes=memory_bytes,
-        )
-
-    def _num_kept(self) -> int:
-        names = self._kept[0] if self._kept is not None else ()
-        return len({name.split(".")[1] for name in names if name.startswith("layers.")})
-
-    def open_blocks(
-        self, num_blocks: int, *, resident: bool
-    ) -> AbstractContextManager[Decoder[Any]]:
-        """Map the weights of the first blocks, or take a decoder that was kept.
-
-        It rests when the ``with`` ends, however that is.
-        """
-        shapes = extraction_shapes(self.config, range(num_blocks))
-        return self._open(shapes, resident=resident)
-
-    def open_model(self, *, resident: bool) -> AbstractContextManager[Decoder[Any]]:
-        """Map all weights, the head with them; else as ``open_blocks``."""
-        return self._open(generation_shapes(self.config), resident=resident)
-
-    def check_tokens(self, token_ids: Sequence[Sequence[int]]) -> None:
-        """Refuse ids that the embedding lacks."""
         for number, ids in enumerate(token_ids, start=1):
-            if max(ids) >= self.config.vocab_size:
+            if max(ids) >= self.spec.vocab_size:
                 raise PromptError(
                     f"failed to tokenize prompt: token id {max(ids)} of prompt {number}"
-                    f" is outside the model's vocabulary of {self.config.vocab_size}"
+                    f" is outside the model's vocabulary of {self.spec.vocab_size}",
+                    prompt=number,
+                    found=int(max(ids)),
+                    expected=self.spec.vocab_size,
                 )
 
+    def plan(self, token_ids: Sequence[Tokens], num_blocks: int, **work: Any) -> Plan:
+        """Plan a run over prompts; ``work`` is the rest of ``plan.Work``.
+
+        Raises:
+            CapacityError: It does not fit.
+        """
+        wanted = Work(
+            token_ids=token_ids,
+            rotary_lengths=[self.spec.rotary_length(len(ids)) for ids in token_ids],
+            num_blocks=num_blocks,
+            **work,
+        )
+        plan = plan_run(wanted, self._budget(max(map(len, token_ids))))
+        if self.verbose:
+            self.reporter.note(str(plan))
+        return plan
+
     @contextmanager
-    def _open(self, shapes: Shapes, *, resident: bool) -> Iterator[Decoder[Any]]:
-        decoder = self._take(shapes, resident=resident)
+    def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
+        """Map the weights that a run needs beside those that are there already.
+
+        Raises:
+            WeightsError: A weight file is damaged or lacks a tensor.
+        """
+        weights = self._take_weights(plan.num_blocks, head=plan.head)
+        if not plan.keep:
+            weights.release()
+        decoder = self._implementation.open_decoder(weights, keep=plan.keep)
         try:
             yield decoder
         finally:
-            decoder.rest()
+            decoder.close()
 
-    def _take(self, shapes: Shapes, *, resident: bool) -> Decoder[Any]:
-        if self._kept is not None and resident and self._kept[0] >= shapes.keys():
-            return self._kept[1]
-        self._kept = None
-        # A checkpoint saved without its head has no prefix; the index tells.
-        names = [*shapes, *(PREFIX + name for name in shapes)]
-        decoder = implementation(self.device).open_decoder(
-            self.config,
-            open_weights(self.files.weight_files(names), shapes),
-            device=self.device,
-            precision=self.precision,
-            resident=resident,
+    @property
+    def _implementation(self) -> Implementation:
+        return implementation(self.device)
+
+    @property
+    def _held_bytes(self) -> int:
+        return 0 if self._weights is None else self._weights.held_bytes
+
+    def _budget(self, longest_prompt: int) -> Budget:
+        memory: DeviceMemory = self._implementation.device_memory(self.device)
+        return Budget(
+            footprint=self._implementation.footprint(
+                self.spec, precision=self.precision, longest_prompt=longest_prompt
+            ),
+            # A run takes over what the weights hold.
+            other_bytes=max(0, memory.held - self._held_bytes),
+            memory_bytes=memory.limit if self.memory is None else self.memory,
         )
-        if resident:
-            self._kept = frozenset(shapes), decoder
-        return decoder
+
+    def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:
+        shapes = self.spec.shapes(range(num_blocks), head=head)
+        with self._opening:
+            if self._weights is None:
+                self._weights = self._implementation.hold_weights(
+                    self.spec, device=self.device, precision=self.precision
+                )
+            weights = self._weights
+            if not shapes.keys() <= set(weights.names):
+                # A checkpoint saved without its head has no prefix; the index tells.
+                names = [*shapes, *(PREFIX + name for name in shapes)]
+                files = self.files.weight_files(names)
+                weights.add(open_weights(files, shapes))
+            return weights

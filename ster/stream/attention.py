@@ -22,8 +22,6 @@ ROUNDING = 4
 # keys are worth gathering.
 MAX_QUERIES = 256
 MIN_QUERIES = 32
-# Position of a padding key: after every query, so that none sees it.
-NOWHERE = np.iinfo(np.int32).max
 
 
 Array = TypeVar("Array")
@@ -35,7 +33,7 @@ class AttentionBatch(Generic[Array]):
 
     Args:
         queries: Which queries, (num_groups, num_queries); padding repeats a query.
-        keys: Stream rows of their keys, (num_groups, num_keys); padding repeats a row.
+        keys: Stream rows of their keys, (num_groups, num_keys), some of them padding.
             None is all rows, for one group.
         query_positions: (num_groups, num_queries).
         key_positions: (num_groups, num_keys); padding stands after every query.
@@ -81,12 +79,22 @@ def next_token_attention(position: int, window: int | None) -> Attention[Ints]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Consecutive queries of one segment, before padding."""
+    """Consecutive queries of one segment, and which of its chain they may see.
+
+    Args:
+        queries: Which queries.
+        query_positions: Their positions.
+        chain: The rows of the segment's ancestors and its own, in the prompt's order,
+            then a few more rows, so that a padded run of keys may end after it.
+        start: The first key in the chain, which is its position too.
+        num_keys: How many keys follow it.
+    """
 
     queries: Ints
-    keys: Ints
     query_positions: Ints
-    key_positions: Ints
+    chain: Ints
+    start: int
+    num_keys: int
 
 
 def plan_attention(
@@ -109,14 +117,16 @@ def plan_attention(
         rows: The rows whose results are wanted, ascending and distinct; None is all.
     """
     shapes: dict[tuple[int, int], list[_Group]] = defaultdict(list)
+    num_positions = int(packed.position_ids.max()) + 1 + ROUNDING
+    positions = np.arange(num_positions, dtype=np.int32)
     for group in _groups(packed, window, max_pairs, rows):
-        shapes[_rounded(group.queries.size), _rounded(group.keys.size)].append(group)
+        shapes[_rounded(group.queries.size), _rounded(group.num_keys)].append(group)
     batches = []
     for (num_queries, num_keys), groups in sorted(shapes.items()):
         fitting = min(max_pairs // (num_queries * num_keys), max_keys // num_keys)
         step = max(1, fitting)
         batches += [
-            _pad(groups[at : at + step], num_queries, num_keys)
+            _pad(groups[at : at + step], num_queries, num_keys, positions)
             for at in range(0, len(groups), step)
         ]
     total = packed.num_tokens if rows is None else len(rows)
@@ -128,31 +138,33 @@ def plan_attention(
 def _groups(
     packed: PackedPrompts, window: int | None, max_pairs: int, rows: Ints | None
 ) -> Iterator[_Group]:
-    """Cut every segment's queries into groups and find the rows that each may see."""
+    """Cut every segment's queries into groups and find the keys that each may see."""
     parents = {segment.parent for segment in packed.segments}
-    chains: dict[int, Ints] = {}
-    all_rows = np.arange(packed.num_tokens, dtype=np.int32)
+    before: dict[int, Ints] = {-1: np.empty(0, np.int32)}
     for index, segment in enumerate(packed.segments):
-        before = chains[segment.parent] if segment.parent >= 0 else all_rows[:0]
-        chain = np.concatenate([before, all_rows[segment.start : segment.stop]])
+        ancestors = before[segment.parent]
+        own: Ints = np.arange(segment.start, segment.stop, dtype=np.int32)
+        chain = np.concatenate([ancestors, own, own[:1].repeat(ROUNDING)])
         if index in parents:
-            chains[index] = chain
-        wanted, first = chain[len(before) :], segment.start
+            before[index] = chain[:-ROUNDING]
+        wanted, first = own, segment.start
         if rows is not None:
             first = int(np.searchsorted(rows, segment.start))
             wanted = rows[first : np.searchsorted(rows, segment.stop)]
-        step = _step(len(chain), max_pairs)
+        step = _step(len(ancestors) + len(own), max_pairs)
         for at in range(0, len(wanted), step):
             queries = wanted[at : at + step]
-            keys = chain[: len(before) + int(queries[-1]) - segment.start + 1]
+            stop = len(ancestors) + int(queries[-1]) - segment.start + 1
+            start = 0
             if window is not None:
                 oldest = int(packed.position_ids[queries[0]]) - window + 1
-                keys = keys[max(oldest, 0) :]
+                start = max(oldest, 0)
             yield _Group(
                 queries=np.arange(first + at, first + at + len(queries)),
-                keys=keys,
                 query_positions=packed.position_ids[queries],
-                key_positions=packed.position_ids[keys],
+                chain=chain,
+                start=start,
+                num_keys=stop - start,
             )
 
 
@@ -162,25 +174,24 @@ def _step(num_keys: int, max_pairs: int) -> int:
     return min(MAX_QUERIES, max(MIN_QUERIES, fitting))
 
 
-def _pad(groups: list[_Group], num_queries: int, num_keys: int) -> AttentionBatch[Ints]:
-    def padded(values: Ints, size: int, filler: int) -> Ints:
-        filling = np.full(size - len(values), filler, np.int32)
-        return np.concatenate([values, filling], dtype=np.int32)
+def _pad(
+    groups: list[_Group], num_queries: int, num_keys: int, positions: Ints
+) -> AttentionBatch[Ints]:
+    def queries(values: Ints) -> Ints:
+        padding = values[:1].repeat(num_queries - len(values))
+        return np.concatenate([values, padding], dtype=np.int32)
 
+    def keys(values: list[Ints]) -> Ints:
+        # A group alone is a view: a long prompt's lists would grow with its square.
+        return values[0][None] if len(values) == 1 else np.stack(values)
+
+    spans = [slice(group.start, group.start + num_keys) for group in groups]
     return AttentionBatch(
-        queries=np.stack(
-            [padded(g.queries, num_queries, g.queries[0]) for g in groups]
-        ),
-        keys=np.stack([padded(g.keys, num_keys, g.keys[0]) for g in groups]),
-        query_positions=np.stack(
-            [
-                padded(g.query_positions, num_queries, g.query_positions[0])
-                for g in groups
-            ]
-        ),
-        key_positions=np.stack(
-            [padded(g.key_positions, num_keys, NOWHERE) for g in groups]
-        ),
+        queries=np.stack([queries(group.queries) for group in groups]),
+        query_positions=np.stack([queries(each.query_positions) for each in groups]),
+        keys=keys([each.chain[s] for each, s in zip(groups, spans, strict=True)]),
+        # What pads a run of keys counts on from its end, after every query.
+        key_positions=keys([positions[span] for span in spans]),
     )
 
 

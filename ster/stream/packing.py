@@ -7,17 +7,19 @@ residual depends on its ancestors and on nothing else.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-_Node = dict[int, "_Node"]
+Ints = NDArray[np.integer[Any]]
+Tokens = Sequence[int] | Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class PackedPrompts:
 
 
 def pack_prompts(
-    prompts: Sequence[Sequence[int]], rotary_lengths: Sequence[int]
+    prompts: Sequence[Tokens], rotary_lengths: Sequence[int]
 ) -> PackedPrompts:
     """Pack prompts, each of at least one token.
 
@@ -80,38 +82,66 @@ def pack_prompts(
         prompts: Token ids of each prompt.
         rotary_lengths: One number a prompt; only prompts with equal numbers share.
     """
-    order = sorted(range(len(prompts)), key=lambda i: (rotary_lengths[i], prompts[i]))
-    trie = _Trie(prompts=prompts, rotary_lengths=rotary_lengths)
+    token_ids = [np.asarray(prompt, np.int64) for prompt in prompts]
+    keys = [_ordered_bytes(ids) for ids in token_ids]
+    order = sorted(range(len(prompts)), key=lambda i: (rotary_lengths[i], keys[i]))
+    trie = _Trie(prompts=token_ids, rotary_lengths=rotary_lengths)
     for group in _runs(order, lambda i: rotary_lengths[i]):
         trie.add(group)
     return trie.pack()
 
 
 class DistinctTokens:
-    """Counts the rows of a stream while prompts are added to it, without packing it."""
+    """Counts the rows of a stream while prompts are added to it, without packing it.
+
+    In sorted order a prompt shares most with one of its neighbours.
+    """
 
     def __init__(self) -> None:
-        self._roots: dict[int, _Node] = {}
+        self._sorted: dict[int, list[bytes]] = defaultdict(list)
 
-    def add(self, prompt: Sequence[int], rotary_length: int) -> int:
+    def add(self, prompt: Tokens, rotary_length: int) -> int:
         """Add a prompt; return how many rows it adds to those before it."""
-        node, added = self._roots.setdefault(rotary_length, {}), 0
-        for token in prompt:
-            if token not in node:
-                node[token] = {}
-                added += 1
-            node = node[token]
-        return added
+        prompts = self._sorted[rotary_length]
+        new = _ordered_bytes(np.asarray(prompt))
+        at = bisect_left(prompts, new)
+        shared = max(
+            (_shared_tokens(new, near) for near in prompts[max(at - 1, 0) : at + 1]),
+            default=0,
+        )
+        if shared < len(prompt):
+            prompts.insert(at, new)
+        return len(prompt) - shared
+
+
+def _ordered_bytes(token_ids: Ints) -> bytes:
+    """Write tokens so that bytes sort as the tokens do."""
+    return token_ids.astype(">u4").tobytes()
+
+
+def _shared_tokens(one: bytes, other: bytes) -> int:
+    """Count the tokens that two prompts begin with alike."""
+    size = min(len(one), len(other))
+    return _agreement(
+        np.frombuffer(one[:size], np.uint32), np.frombuffer(other[:size], np.uint32)
+    )
+
+
+def _agreement(one: NDArray[np.integer], other: NDArray[np.integer]) -> int:
+    """Count the entries that arrays of one length begin with alike."""
+    differs = one != other
+    return int(differs.argmax()) if differs.any() else len(one)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Trie:
     """The stream while it grows; sorted prompts make every subtree one run."""
 
-    prompts: Sequence[Sequence[int]]
+    prompts: Sequence[Ints]
     rotary_lengths: Sequence[int]
-    token_ids: list[int] = field(default_factory=list)
-    position_ids: list[int] = field(default_factory=list)
+    num_tokens: int = 0
+    token_ids: list[Ints] = field(default_factory=list)
+    position_ids: list[Ints] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     last_rows: dict[int, int] = field(default_factory=dict)
@@ -131,10 +161,11 @@ class _Trie:
     def pack(self) -> PackedPrompts:
         """Turn the lists into arrays."""
         last_rows = [self.last_rows[i] for i in range(len(self.prompts))]
+        sizes = [segment.stop - segment.start for segment in self.segments]
         return PackedPrompts(
-            token_ids=np.array(self.token_ids, np.int64),
-            position_ids=np.array(self.position_ids, np.int64),
-            rotary_lengths=np.array(self.lengths, np.int64),
+            token_ids=np.concatenate(self.token_ids),
+            position_ids=np.concatenate(self.position_ids),
+            rotary_lengths=np.repeat(np.array(self.lengths, np.int64), sizes),
             segments=tuple(self.segments),
             last_rows=np.array(last_rows, np.int64),
         )
@@ -142,20 +173,20 @@ class _Trie:
     def _shared_until(self, group: list[int], start: int) -> int:
         """Find how far a sorted group agrees: as far as its first and its last."""
         first, last = self.prompts[group[0]], self.prompts[group[-1]]
-        stop, end = start, min(len(first), len(last))
-        while stop < end and first[stop] == last[stop]:
-            stop += 1
-        return stop
+        if first is last:
+            return len(first)
+        end = min(len(first), len(last))
+        return start + _agreement(first[start:end], last[start:end])
 
     def _token(self, position: int, prompt: int) -> int:
-        return self.prompts[prompt][position]
+        return int(self.prompts[prompt][position])
 
     def _append(self, prompt: int, start: int, stop: int, parent: int) -> int:
-        row = len(self.token_ids)
-        self.token_ids += self.prompts[prompt][start:stop]
-        self.position_ids += range(start, stop)
-        self.lengths += [self.rotary_lengths[prompt]] * (stop - start)
-        self.segments.append(Segment(start=row, stop=row + stop - start, parent=parent))
+        row, self.num_tokens = self.num_tokens, self.num_tokens + stop - start
+        self.token_ids.append(self.prompts[prompt][start:stop])
+        self.position_ids.append(np.arange(start, stop))
+        self.lengths.append(self.rotary_lengths[prompt])
+        self.segments.append(Segment(start=row, stop=self.num_tokens, parent=parent))
         return len(self.segments) - 1
 
     def _end_prompts(self, group: list[int], stop: int) -> list[int]:
@@ -163,7 +194,7 @@ class _Trie:
         for ended, prompt in enumerate(group):
             if len(self.prompts[prompt]) > stop:
                 return group[ended:]
-            self.last_rows[prompt] = len(self.token_ids) - 1
+            self.last_rows[prompt] = self.num_tokens - 1
         return []
 
 

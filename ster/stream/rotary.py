@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,59 +25,55 @@ from ster.architecture.rotary_config import (
     RopeConfig,
     YarnRope,
 )
+from ster.architecture.spec import Rotary
+from ster.stream.packing import Ints
 
 F32 = NDArray[np.float32]
 
 
+Array = TypeVar("Array")
+# Positions whose angles are taken at once: their float64 is four times the tables'.
+ROWS = 4096
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RotaryTables:
-    """Cosines and sines of every token's angles, each (num_tokens, head_dim / 2) f32.
+class RotaryTables(Generic[Array]):
+    """Cosines and sines of every token's angles, each (num_tokens, dim / 2) f32.
 
     A row serves both halves of a head: (a, b) becomes (a cos - b sin, b cos + a sin).
     """
 
-    cos: F32
-    sin: F32
-
-
-def rotary_length(rope: RopeConfig, num_tokens: int) -> int:
-    """Tell which frequencies a prompt of this many tokens needs.
-
-    Prompts with equal rotary lengths may share tokens: their common prefix has the same
-    residuals. Only dynamic scaling tells long prompts apart.
-    """
-    if isinstance(rope, DynamicRope):
-        return max(num_tokens, rope.max_position_embeddings)
-    return 0
+    cos: Array
+    sin: Array
 
 
 # An absurd scaling leads to results that are not finite, and those are refused.
 @np.errstate(all="ignore")
 def rotary_tables(
-    rope: RopeConfig,
-    head_dim: int,
-    position_ids: NDArray[np.int64],
-    rotary_lengths: NDArray[np.int64],
-) -> RotaryTables:
+    rotary: Rotary, position_ids: Ints, rotary_lengths: Ints
+) -> RotaryTables[F32]:
     """Build the tables for tokens at given positions.
 
     Args:
-        rope: The scaling.
-        head_dim: Width of one head.
+        rotary: The scaling, and how many channels turn.
         position_ids: Position of each token in its own prompt, (num_tokens,).
-        rotary_lengths: ``rotary_length`` of each token's prompt, (num_tokens,).
+        rotary_lengths: ``ModelSpec.rotary_length`` of each token's prompt,
+            (num_tokens,).
     """
-    angles = np.empty((len(position_ids), head_dim // 2), np.float32)
-    positions = position_ids.astype(np.float32)
+    shape = len(position_ids), rotary.dim // 2
+    cos, sin = np.empty(shape, np.float32), np.empty(shape, np.float32)
+    scaling = rotary.scaling
+    scale = scaling.attention_factor if isinstance(scaling, YarnRope) else 1.0
     for length in np.unique(rotary_lengths):
-        rows = rotary_lengths == length
-        angles[rows] = positions[rows, None] * frequencies(rope, head_dim, int(length))
-    scale = rope.attention_factor if isinstance(rope, YarnRope) else 1.0
-    exact = angles.astype(np.float64)
-    return RotaryTables(
-        cos=np.cos(exact).astype(np.float32) * scale,
-        sin=np.sin(exact).astype(np.float32) * scale,
-    )
+        turns = frequencies(scaling, rotary.dim, int(length))
+        rows = np.flatnonzero(rotary_lengths == length)
+        for at in range(0, len(rows), ROWS):
+            part = rows[at : at + ROWS]
+            angles = position_ids[part].astype(np.float32)[:, None] * turns
+            exact = angles.astype(np.float64)
+            cos[part] = np.cos(exact).astype(np.float32) * scale
+            sin[part] = np.sin(exact).astype(np.float32) * scale
+    return RotaryTables(cos=cos, sin=sin)
 
 
 def frequencies(rope: RopeConfig, head_dim: int, length: int = 0) -> F32:
@@ -85,7 +82,7 @@ def frequencies(rope: RopeConfig, head_dim: int, length: int = 0) -> F32:
     Args:
         rope: The scaling.
         head_dim: Width of one head.
-        length: ``rotary_length`` of the prompt; used by dynamic scaling only.
+        length: The prompt's rotary length; used by dynamic scaling only.
     """
     exponents: F32 = np.arange(0, head_dim, 2).astype(np.float32) / np.float32(head_dim)
     match rope:
@@ -108,6 +105,7 @@ def _power(base: float, exponents: F32) -> F32:
 def _dynamic_theta(rope: DynamicRope, head_dim: int, length: int) -> float:
     """Grow theta with the prompt (NTK-aware scaling), step by step in float32."""
     # The length is an array in transformers, so these few steps round to float32 there.
+    length = max(length, rope.max_position_embeddings)
     ratio = np.float32(rope.factor) * np.float32(length)
     ratio /= np.float32(rope.max_position_embeddings)
     grown = ratio - np.float32(rope.factor - 1)

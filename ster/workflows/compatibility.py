@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ster.errors import DirectionError, DocumentError, require_type
 from ster.layers import check_layers
-from ster.runs.session import LoadedModel
+from ster.runs.session import Session
 from ster.text import quoted
 from ster.vectors.steering import SteeringVector
 
@@ -23,32 +23,32 @@ LARGEST_NUMBER = float(np.finfo(np.float32).max)
 _RAW_TEXT = ("absent", "off")
 
 
-def check_measured(vector: SteeringVector, model: LoadedModel) -> None:
+def check_measured(vector: SteeringVector, session: Session) -> None:
     """Refuse to measure a vector on a model that it does not belong to.
 
     Raises:
         DocumentError: It is of another model or width.
         LayerError: The model lacks one of its layers.
     """
-    _check(vector, model, "artifact model {} does not match runtime model {}")
+    _check(vector, session, "artifact model {} does not match runtime model {}")
 
 
-def check_steering(vector: SteeringVector, model: LoadedModel) -> None:
+def check_steering(vector: SteeringVector, session: Session) -> None:
     """Refuse to steer a model with a vector that does not belong to it.
 
     Raises:
         DocumentError: It is of another model or width.
         LayerError: The model lacks one of its layers.
     """
-    _check(vector, model, "artifact was trained for model {}, current model is {}")
+    _check(vector, session, "artifact was trained for model {}, current model is {}")
 
 
-def _check(vector: SteeringVector, model: LoadedModel, sentence: str) -> None:
-    current = model.files.model
+def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
+    current = session.files.model
     if not _is_same_model(vector.model, current):
         raise DocumentError(sentence.format(quoted(vector.model), quoted(current)))
-    _check_shape(vector, model)
-    _warn(vector, model)
+    _check_shape(vector, session)
+    _warn(vector, session)
 
 
 def _is_same_model(one: str, other: str) -> bool:
@@ -61,34 +61,34 @@ def _is_same_model(one: str, other: str) -> bool:
         return False
 
 
-def _check_shape(vector: SteeringVector, model: LoadedModel) -> None:
-    width = model.config.hidden_size
+def _check_shape(vector: SteeringVector, session: Session) -> None:
+    width = session.spec.hidden_size
     if vector.hidden_size != width:
         raise DocumentError(
             f"artifact width {vector.hidden_size} does not match model width {width}"
         )
-    check_layers(vector.layers, model.config.num_hidden_layers)
+    check_layers(vector.layers, session.spec.num_hidden_layers)
 
 
-def _warn(vector: SteeringVector, model: LoadedModel) -> None:
+def _warn(vector: SteeringVector, session: Session) -> None:
     """Warn of another encoding or width; what an artifact does not say is not known."""
-    trained, label = vector.chat_template, model.encoder.chat_template
+    trained, label = vector.chat_template, session.encoder.chat_template
     alike = trained == label or (trained in _RAW_TEXT and label in _RAW_TEXT)
     if trained is not None and not alike:
-        model.reporter.warn(
+        session.reporter.warn(
             f"this direction was trained with chat template {trained} and this run "
             f"encodes {label}, so the number below describes a format it was not "
             "trained in"
         )
-    if vector.precision not in (None, model.precision):
-        model.reporter.warn(
+    if vector.precision not in (None, session.precision):
+        session.reporter.warn(
             f"this direction was trained at precision {vector.precision} and this run "
-            f"maps the base weights at {model.precision}, so it is being read in a "
+            f"maps the base weights at {session.precision}, so it is being read in a "
             "different space than it was fitted in"
         )
 
 
-def sum_deltas(steer: Steer, model: LoadedModel) -> Mapping[int, F32]:
+def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
     """Add up what is to be added after each layer; a layer of zeros is left out.
 
     Raises:
@@ -101,7 +101,7 @@ def sum_deltas(steer: Steer, model: LoadedModel) -> Mapping[int, F32]:
     vectors: Any = steer if is_several else [steer]
     for vector in vectors:
         require_type(vector, SteeringVector, "steer")
-        check_steering(vector, model)
+        check_steering(vector, session)
         for layer in vector.layers:
             direction = vector.direction(layer)
             with np.errstate(all="ignore"):  # what overflows is refused below

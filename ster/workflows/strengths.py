@@ -6,15 +6,17 @@ when steering raised the log-probability of its positive side more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.documents.pairs import ContrastPair, PairSet
+from ster.documents.pairs import PairSet
 from ster.errors import DirectionError
-from ster.runs.answering import score_texts
-from ster.runs.session import LoadedModel
+from ster.runs.scoring import plan_scoring
+from ster.runs.session import Session
+from ster.stream.packing import Tokens
 from ster.text import decimal
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import MeasuredStrength, StrengthTrial
@@ -23,61 +25,73 @@ from ster.workflows.compatibility import check_lengths
 F32 = NDArray[np.float32]
 
 
-def select_pairs(
-    model: LoadedModel, pairs: PairSet, max_sequence: int
-) -> tuple[ContrastPair, ...]:
-    """Leave out the pairs that are too long to be scored, and say which.
+def encode_sides(
+    session: Session, pairs: PairSet, max_sequence: int
+) -> Sequence[Tokens]:
+    """Encode both sides of every pair as responses, once for all strengths.
+
+    Pairs that are too long to be scored are left out, and said.
+
+    Returns:
+        Tokens of positive and negative sides, alternating.
 
     Raises:
         PromptError: A side cannot be tokenized.
         DirectionError: No pair is left.
     """
-    kept = []
-    for number, pair in enumerate(pairs, start=1):
-        sides = pair.positive, pair.negative
-        num_tokens = max(len(model.encoder.encode_response(side)) for side in sides)
+    sides = session.encoder.encode_responses(pairs.prompts)
+    kept: list[Tokens] = []
+    for number in range(1, len(pairs) + 1):
+        both = sides[2 * number - 2 : 2 * number]
+        num_tokens = max(map(len, both))
         if num_tokens <= max_sequence:
-            kept.append(pair)
+            kept += both
             continue
-        model.reporter.note(
+        session.reporter.note(
             f"skipping pair {number}: {num_tokens} tokens exceed the {max_sequence} "
             "token limit"
         )
     if not kept:
-        raise DirectionError(f"every pair exceeds the {max_sequence} token limit")
-    return tuple(kept)
+        raise DirectionError(
+            f"every pair exceeds the {max_sequence} token limit",
+            field="max_sequence",
+            found=max_sequence,
+        )
+    return kept
 
 
 def select_strength(
-    model: LoadedModel,
+    session: Session,
     vector: SteeringVector,
-    pairs: tuple[ContrastPair, ...],
+    responses: Sequence[Tokens],
     trial: StrengthTrial,
     residual_norm: float,
 ) -> tuple[MeasuredStrength, ...]:
     """Measure every strength and mark the best by ordered pairs, then by mean shift.
 
-    Of exact ties the earlier strength stays.
+    Of exact ties the earlier strength stays. The weights are opened once for all.
 
     Args:
-        model: What scores the responses.
+        session: What scores the responses.
         vector: What it is steered with.
-        pairs: The pairs to score.
+        responses: Tokens of positive and negative sides, alternating.
         trial: The strengths.
         residual_norm: What a strength in ``n`` is multiplied by.
 
     Raises:
         DirectionError: A strength makes the vector too long, or logits not finite.
+        CapacityError: The run does not fit.
     """
-    texts = [side for pair in pairs for side in (pair.positive, pair.negative)]
     values = [strength.times(residual_norm) for strength in trial.strengths]
     steered = [(value, _deltas(vector, value)) for value in values]
-    before = np.array(score_texts(model, texts, {}, trial.batch_size))
+    scoring = plan_scoring(session, responses, trial.batch_size, repeats=True)
     measured: list[MeasuredStrength] = []
-    for value, deltas in steered:
-        after = np.array(score_texts(model, texts, deltas, trial.batch_size))
-        measured.append(_measure(value, after - before))
-        model.reporter.note(_sentence(measured[-1]))
+    with scoring.open() as scorer:
+        before = np.array(scorer.score({}))
+        for value, deltas in steered:
+            after = np.array(scorer.score(deltas))
+            measured.append(_measure(value, after - before))
+            session.reporter.note(_sentence(measured[-1]))
     best = max(measured, key=lambda each: (each.ordered, each.mean_shift))
     return tuple(replace(each, selected=each is best) for each in measured)
 

@@ -20,7 +20,7 @@ from ster.documents.pairs import PairSet
 from ster.documents.steering import open_artifact
 from ster.errors import DirectionError, require_type
 from ster.runs.reading import Reading, plan_reading
-from ster.runs.session import LoadedModel
+from ster.runs.session import Session
 from ster.text import decimal
 from ster.vectors import metrics
 from ster.vectors.directions import NO_DIRECTION, fit_directions
@@ -37,14 +37,14 @@ from ster.vectors.selection import (
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthChoice, StrengthTrial
 from ster.workflows.compatibility import check_measured
-from ster.workflows.strengths import select_pairs, select_strength
+from ster.workflows.strengths import encode_sides, select_strength
 
 F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]
 
 
 def train_vector(
-    model: LoadedModel,
+    session: Session,
     pairs: PairSet,
     layers: tuple[int, ...],
     *,
@@ -54,7 +54,7 @@ def train_vector(
     """Fit a direction at every layer.
 
     Args:
-        model: What reads the pairs.
+        session: What reads the pairs.
         pairs: The pairs.
         layers: Block indices, ascending.
         method: caa, pca or logistic.
@@ -66,15 +66,15 @@ def train_vector(
     """
     require_type(pairs, PairSet, "pairs")
     method = parse_method(method)
-    reading = _plan_pairs(model, pairs, layers, keep_resident=output is None)
+    reading = _plan_pairs(session, pairs, layers, repeats=output is None)
     with _open_output(output) as write:
-        vector = _fit_vector(model, pairs, layers, method, _read_pairs(reading))
+        vector = _fit_vector(session, pairs, layers, method, _read_pairs(reading))
         write(vector)
     return vector
 
 
 def optimize_vector(
-    model: LoadedModel,
+    session: Session,
     pairs: PairSet,
     layers: tuple[int, ...],
     *,
@@ -84,7 +84,7 @@ def optimize_vector(
     """Choose method and layer on held-out pairs, then fit the best on all of them.
 
     Args:
-        model: What reads the pairs.
+        session: What reads the pairs.
         pairs: The pairs; the last ones are held out.
         layers: Block indices to choose from, ascending.
         holdout: The share of pairs that is held out.
@@ -94,15 +94,15 @@ def optimize_vector(
         SterError: As for ``train_vector``, or the share leaves too few pairs.
     """
     num_fit = _count_fit(pairs, holdout)
-    reading = _plan_pairs(model, pairs, layers, keep_resident=output is None)
+    reading = _plan_pairs(session, pairs, layers, repeats=output is None)
     with _open_output(output) as write:
         rows = _read_pairs(reading)
-        _say_split(model, num_fit, len(pairs) - num_fit)
+        _say_split(session, num_fit, len(pairs) - num_fit)
         held = rows[num_fit:]
         candidates = rank_candidates(layers, rows[:num_fit], held)
         best = next(each for each in candidates if each.selected)
         winner = rows.at(layers.index(best.layer))
-        vector = _fit_vector(model, pairs, (best.layer,), best.method, winner)
+        vector = _fit_vector(session, pairs, (best.layer,), best.method, winner)
         vector = _say_choice(vector, len(candidates), len(pairs) - num_fit, len(pairs))
         write(vector)
     return Selection(
@@ -128,7 +128,7 @@ def _require_types(pairs: object, vector: object, trial: object) -> None:
 
 
 def evaluate_vector(
-    model: LoadedModel,
+    session: Session,
     pairs: PairSet,
     vector: SteeringVector,
     trial: StrengthTrial | None = None,
@@ -136,7 +136,7 @@ def evaluate_vector(
     """Measure how each layer of a vector orders pairs, and what strengths do.
 
     Args:
-        model: What reads and scores the pairs.
+        session: What reads and scores the pairs.
         pairs: The pairs.
         vector: What is measured; of this model.
         trial: The strengths to measure, if any.
@@ -145,25 +145,25 @@ def evaluate_vector(
         SterError: The vector or a side is refused, or the run does not fit.
     """
     _require_types(pairs, vector, trial)
-    check_measured(vector, model)
-    reading = _plan_pairs(model, pairs, vector.layers, keep_resident=True)
-    scored = select_pairs(model, pairs, trial.max_sequence) if trial else ()
+    check_measured(vector, session)
+    reading = _plan_pairs(session, pairs, vector.layers, repeats=True)
+    responses = encode_sides(session, pairs, trial.max_sequence) if trial else None
     rows = _read_pairs(reading)
     evaluation = Evaluation(
         vector=vector,
-        chat_template=model.encoder.chat_template,
+        chat_template=session.encoder.chat_template,
         num_pairs=len(pairs),
         layers=score_layers(vector, rows),
     )
-    if trial is None:
+    if trial is None or responses is None:
         return evaluation
     norm = float(np.mean([each.residual_norm for each in evaluation.layers]))
     choice = StrengthChoice(
-        candidates=select_strength(model, vector, scored, trial, norm),
+        candidates=select_strength(session, vector, responses, trial, norm),
         layers=vector.layers,
         method=vector.method,
         num_pairs=len(pairs),
-        num_scored=len(scored),
+        num_scored=len(responses) // 2,
         residual_norm=norm,
     )
     return replace(evaluation, strength=choice)
@@ -198,13 +198,13 @@ def split_pairs(num_pairs: int, holdout: float) -> int:
 
 
 def _plan_pairs(
-    model: LoadedModel, pairs: PairSet, layers: tuple[int, ...], *, keep_resident: bool
+    session: Session, pairs: PairSet, layers: tuple[int, ...], *, repeats: bool
 ) -> Reading:
     return plan_reading(
-        model,
+        session,
         pairs.prompts,
         layers,
-        keep_resident=keep_resident,
+        repeats=repeats,
         label="reading pair",
         prompts_per_item=2,
     )
@@ -225,7 +225,7 @@ def _open_output(path: Path | None) -> Iterator[Callable[[SteeringVector], None]
 
 
 def _fit_vector(
-    model: LoadedModel,
+    session: Session,
     pairs: PairSet,
     layers: tuple[int, ...],
     method: str,
@@ -241,10 +241,10 @@ def _fit_vector(
     return SteeringVector(
         layers=layers,
         array=directions,
-        model=model.files.model,
-        model_revision=model.files.revision,
-        precision=model.precision,
-        chat_template=model.encoder.chat_template,
+        model=session.files.model,
+        model_revision=session.files.revision,
+        precision=session.precision,
+        chat_template=session.encoder.chat_template,
         trait_name=pairs.trait_name,
         method=method,
         train_margin=train_margin,
@@ -253,13 +253,13 @@ def _fit_vector(
     )
 
 
-def _say_split(model: LoadedModel, num_fit: int, num_held: int) -> None:
-    model.reporter.note(
+def _say_split(session: Session, num_fit: int, num_held: int) -> None:
+    session.reporter.note(
         f"fitting each candidate on {num_fit} pairs and ranking on a {num_held}-pair "
         "holdout"
     )
     if num_held == 1:
-        model.reporter.note(
+        session.reporter.note(
             "a one-pair holdout scores every candidate 0 or 1, so this ranking "
             "separates almost nothing; add pairs to make the choice mean something"
         )

@@ -1,30 +1,69 @@
-"""A runtime without a model, so that the words of a line can be tested alone."""
+"""A runtime without a model, so that the command line can be tested alone.
+
+It needs no pytest: ``driver.py`` has it in a process of its own.
+"""
 
 from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import pytest
+from ster.documents.whole_files import AtomicFile
+from ster.reporting import Reporter
+
+if TYPE_CHECKING:
+    import pytest
+
+MODULES = ("ster.loading", "ster.documents.prompts", "ster.toy")
+# What a run does: it has its prompts, its layers, its open document and its reporter.
+Run = Callable[[list[str], str, AtomicFile, Reporter], object]
+
+
+def write_nothing(
+    prompts: list[str], layers: str, file: AtomicFile, reporter: Reporter
+) -> None:
+    """Write an empty document and say nothing."""
+    file.write(b"{}")
 
 
 class StubRuntime:
-    """Writes down in ``calls`` what the command asks for, and in what order."""
+    """Stands for what a command calls, and writes down in ``calls`` what it asks for.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    Args:
+        monkeypatch: Undoes it after the test.
+        modules: Which of the three modules it stands for.
+        run: What ``write_activations`` does while the document is open.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch | None = None,
+        *,
+        modules: tuple[str, ...] = (
+            "ster.loading",
+            "ster.documents.prompts",
+            "ster.toy",
+        ),
+        run: Run = write_nothing,
+    ) -> None:
         self.calls: list[tuple[str, object]] = []
         self.fail: dict[str, BaseException] = {}
-        runtime = types.ModuleType("ster.loading")
-        prompts = types.ModuleType("ster.documents.prompts")
-        toy = types.ModuleType("ster.toy")
-        vars(runtime).update(
-            check_device=self.check_device, open_runtime=self.open_runtime
-        )
-        vars(prompts).update(read_prompt_set=self.read_prompt_set)
-        vars(toy).update(write_toy_checkpoint=self.write_toy_checkpoint)
-        for module in (runtime, prompts, toy):
-            monkeypatch.setitem(sys.modules, module.__name__, module)
+        self.run = run
+        self.reporter: Reporter
+        functions = {
+            "ster.loading": (self.check_device, self.open_runtime),
+            "ster.documents.prompts": (self.read_prompt_set,),
+            "ster.toy": (self.write_toy_checkpoint,),
+        }
+        for name in modules:
+            module = types.ModuleType(name)
+            vars(module).update({stub.__name__: stub for stub in functions[name]})
+            if monkeypatch is None:
+                sys.modules[name] = module
+            else:
+                monkeypatch.setitem(sys.modules, name, module)
 
     def record(self, name: str, value: object) -> None:
         self.calls.append((name, value))
@@ -38,14 +77,17 @@ class StubRuntime:
         self.record("read_prompt_set", path)
         return ["a", "b"]
 
-    def open_runtime(self, model: str, **options: object) -> StubRuntime:
-        options.pop("reporter")
+    def open_runtime(
+        self, model: str, *, reporter: Reporter, **options: object
+    ) -> StubRuntime:
+        self.reporter = reporter
         self.record("open_runtime", (model, options))
         return self
 
     def write_activations(self, prompts: list[str], output: str, layers: str) -> None:
         self.record("write_activations", (prompts, output, layers))
-        Path(output).write_text("{}")
+        with AtomicFile(output) as file:
+            self.run(prompts, layers, file, self.reporter)
 
     def write_toy_checkpoint(self, directory: str) -> None:
         self.record("write_toy_checkpoint", directory)

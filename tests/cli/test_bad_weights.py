@@ -14,7 +14,7 @@ TENSOR = "model.layers.1.mlp.up_proj.weight"
 SHARD = "model.safetensors"
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.gguf", "model.pth"])
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.h5", "model.pth"])
 def test_weights_of_another_format_are_named(user: User, name):
     (user.folder / "toy" / SHARD).rename(f"toy/{name}")
     cause = f"only safetensors are read, and what is there is {name}"
@@ -40,7 +40,6 @@ def test_an_optimizer_is_no_weight_file(user: User):
         "zeros": lambda data: bytes(len(data)),
         "broken JSON": lambda data: data[:8] + b"[" + data[9:],
         "a pickle": lambda data: b"PK\x03\x04" + data[4:],
-        "a pointer of git-lfs": lambda data: b"version https://git-lfs.github.com",
         "text": lambda data: b"<html>Not Found</html>",
     }.values(),
 )
@@ -49,6 +48,27 @@ def test_a_damaged_weight_file_is_named(user: User, damage):
     path.write_bytes(damage(path.read_bytes()))
     causes = f"{SHARD} is damaged or cannot be read", ...
     user.is_refused("failed to map 1 model weight files", *causes, said=ABSENT)
+
+
+def test_weights_of_gguf_are_named_with_the_way_out(user: User):
+    (user.folder / "toy" / SHARD).rename("toy/model.gguf")
+    cause = (
+        "what is there is model.gguf; GGUF is llama.cpp's format; use the checkpoint "
+        "that it was converted from, with its config.json and safetensors"
+    )
+    user.is_refused("model directory contains no safetensors weights", cause)
+
+
+def test_a_pointer_in_place_of_weights_is_refused_before_a_prompt_is_encoded(
+    user: User,
+):
+    user.write(f"toy/{SHARD}", b"version https://git-lfs.github.com/spec/v1\noid x\n")
+    cause = (
+        "it is a Git LFS pointer, not the file that it stands for; `git lfs pull` in "
+        "its folder fetches that"
+    )
+    causes = f"{SHARD} is damaged or cannot be read", cause
+    user.is_refused("failed to map 1 model weight files", *causes)
 
 
 def of(name: str, change: Any) -> Any:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
-import pty
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-DRIVER = Path(__file__).with_name("driver.py")
+from tests.processes import (
+    LIMIT,
+    at_a_terminal,
+    finished,
+    heard_until,
+    on_a_terminal,
+    rest,
+    started,
+)
+
+ROOT = Path(__file__).parents[2]
+DRIVER = [sys.executable, "-m", "tests.cli.driver"]
 LINES = (
     "a note, Größe\nwarning: a warning\n"
     "extracting prompt 1/3\nextracting prompt 2/3\nextracting prompt 3/3\n"
@@ -26,6 +36,7 @@ needs_full = pytest.mark.skipif(
 def place(tmp_path, monkeypatch):
     (tmp_path / "i.json").write_text('{"prompts": ["a", "b", "c"]}')
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTHONUTF8", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("NO_COLOR", "PYTHONIOENCODING", "STER_TRACEBACK"):
@@ -35,14 +46,11 @@ def place(tmp_path, monkeypatch):
 
 def line(output: str | bytes = "o.json", layers: str = "all") -> list[str | bytes]:
     words = ["extract", "--model", "m", "--input", "i.json", "--layers", layers]
-    return [sys.executable, str(DRIVER), *words, "--output", output]
+    return [*DRIVER, *words, "--output", output]
 
 
-def shell(redirections: str) -> subprocess.CompletedProcess[bytes]:
-    command = f"exec {shlex.join(map(str, line()))} {redirections}"
-    return subprocess.run(
-        ["sh", "-c", command], capture_output=True, timeout=60, check=False
-    )
+def shell(redirections: str) -> CompletedProcess[bytes]:
+    return finished(["sh", "-c", f"exec {shlex.join(map(str, line()))} {redirections}"])
 
 
 def test_the_answer_is_alone_on_stdout_and_the_rest_on_stderr(place):
@@ -73,11 +81,9 @@ def test_closed_and_full_streams_leave_the_document_whole(place, redirections):
 @needs_full
 @pytest.mark.parametrize("words", ["extract", "--help", "--version"])
 def test_a_full_stdout_is_an_error(place, words):
-    command = line() if words == "extract" else [sys.executable, str(DRIVER), words]
+    command = line() if words == "extract" else [*DRIVER, words]
     with open("/dev/full", "wb") as full:
-        result = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
-        )
+        result = finished(command, stdout=full)
     assert result.returncode == 1
     assert result.stderr.decode().removeprefix(LINES) == (
         "Error: failed to write standard output\n\n"
@@ -88,17 +94,11 @@ def test_a_full_stdout_is_an_error(place, words):
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize("words", ["extract", "--help", "nonsense"])
 def test_a_pipe_without_a_reader_is_quiet(place, stream, words):
-    command = line() if words == "extract" else [sys.executable, str(DRIVER), words]
+    command = line() if words == "extract" else [*DRIVER, words]
     reader, writer = os.pipe()
     os.close(reader)
-    result = subprocess.run(
-        command,
-        stdout=writer if stream == "stdout" else subprocess.PIPE,
-        stderr=writer if stream == "stderr" else subprocess.PIPE,
-        timeout=60,
-        check=False,
-    )
-    os.close(writer)
+    with open(writer, "wb") as unread:
+        result = finished(command, **{stream: unread})
     assert result.returncode == (2 if words == "nonsense" else 0)
     assert b"Traceback" not in (result.stderr or b"")
     assert b"Exception ignored" not in (result.stderr or b"")
@@ -108,16 +108,14 @@ def test_a_pipe_without_a_reader_is_quiet(place, stream, words):
 
 def test_a_stream_of_ascii_gets_escapes(place, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    result = subprocess.run(
-        line("ö.json"), capture_output=True, timeout=60, check=False
-    )
+    result = finished(line("ö.json"))
     assert (result.returncode, result.stdout) == (0, b"\\xf6.json\n")
     assert result.stderr.startswith(b"a note, Gr\\xf6\\xdfe\n")
 
 
 def test_a_path_that_is_no_text_is_printed_as_it_was_given(place):
     path = b"missing\xff/../i.json"
-    result = subprocess.run(line(path), capture_output=True, timeout=60, check=False)
+    result = finished(line(path))
     assert b"Traceback" not in result.stderr
     assert result.returncode in (0, 1)  # some file systems have no such name
     shown = result.stdout if result.returncode == 0 else result.stderr
@@ -137,19 +135,12 @@ def test_a_signal_leaves_the_old_document_or_none(place, number, code, word, bef
     if before is not None:
         Path("o.json").write_bytes(before)
     files = sorted(place.iterdir())
-    process = subprocess.Popen(
-        line("o.json" if before else "new/deep/o.json", layers="hang"),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with process:
-        assert process.stderr is not None
-        heard = b""
-        while b"hanging\n" not in heard:
-            heard += process.stderr.readline()
+    output = "o.json" if before else "new/deep/o.json"
+    with started(line(output, layers="hang")) as process:
+        heard_until(process.stderr, b"hanging\n")
         process.send_signal(number)
         process.send_signal(number)  # one Ctrl-C often arrives twice
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == code
     assert (out, err.decode()) == (b"", f"{word}\n")
     assert sorted(place.iterdir()) == files
@@ -159,37 +150,12 @@ def test_a_signal_leaves_the_old_document_or_none(place, number, code, word, bef
 
 def test_an_ignored_signal_stays_ignored(place):
     command = f"trap '' INT; exec {shlex.join(map(str, line(layers='hang')))}"
-    process = subprocess.Popen(["sh", "-c", command], stderr=subprocess.PIPE)
-    with process:
-        assert process.stderr is not None
-        while b"hanging" not in process.stderr.readline():
-            pass
+    with started(["sh", "-c", command]) as process:
+        heard_until(process.stderr, b"hanging\n")
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, err) == (143, b"Terminated\n")
-
-
-def read_all(descriptor: int) -> bytes:
-    """Read a terminal until its other side is closed, which Linux reports as EIO."""
-    heard = b""
-    try:
-        while piece := os.read(descriptor, 65536):
-            heard += piece
-    except OSError:
-        pass
-    return heard
-
-
-def on_a_terminal(command: list[str | bytes]) -> tuple[int, bytes, bytes]:
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal)
-    os.close(terminal)
-    with process:
-        heard = read_all(screen)
-        out, _ = process.communicate(timeout=60)
-    os.close(screen)
-    return process.returncode, out, heard
 
 
 def test_a_terminal_gets_the_display_and_its_cursor_back(place):
@@ -214,19 +180,11 @@ def test_no_color_and_dumb_terminals_behave(place, monkeypatch, variable):
 
 
 def test_an_interrupted_terminal_gets_its_cursor_back(place):
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(
-        line(layers="hang"), stdout=subprocess.PIPE, stderr=terminal
-    )
-    os.close(terminal)
-    with process:
-        heard = b""
-        while b"hanging" not in heard:
-            heard += os.read(screen, 65536)
+    with at_a_terminal(line(layers="hang")) as (process, screen):
+        heard = heard_until(screen, b"hanging")
         process.send_signal(signal.SIGINT)
-        heard += read_all(screen)
-        process.communicate(timeout=60)
-    os.close(screen)
+        heard += rest(screen)
+        process.communicate(timeout=LIMIT)
     assert process.returncode == 130
     assert heard.rindex(b"\x1b[?25h") > heard.rindex(b"\x1b[?25l")
     assert heard.endswith(b"Interrupted\r\n")
@@ -234,12 +192,9 @@ def test_an_interrupted_terminal_gets_its_cursor_back(place):
 
 
 def test_a_terminal_that_goes_away_does_not_stop_the_run(place):
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(line(), stdout=subprocess.PIPE, stderr=terminal)
-    os.close(terminal)
-    os.close(screen)
-    with process:
-        out, _ = process.communicate(timeout=60)
+    with at_a_terminal(line()) as (process, screen):
+        screen.close()
+        out, _ = process.communicate(timeout=LIMIT)
     assert (process.returncode, out) == (0, b"o.json\n")
     assert Path("o.json").read_bytes() == b"begin end"
 
@@ -248,9 +203,7 @@ def test_a_terminal_that_goes_away_does_not_stop_the_run(place):
 def test_a_signal_whose_exception_is_dropped_ends_the_run(place, when):
     Path("o.json").write_bytes(b"old")
     files = sorted(place.iterdir())
-    result = subprocess.run(
-        line(layers=when), capture_output=True, timeout=60, check=False
-    )
+    result = finished(line(layers=when))
     said = LINES.splitlines(keepends=True)[: 3 if when == "lost" else None]
     assert (result.returncode, result.stdout) == (130, b"")
     assert result.stderr.decode() == "".join([*said, "Interrupted\n"])

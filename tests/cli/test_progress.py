@@ -56,6 +56,7 @@ def test_plain_notes_have_no_prefix_and_warnings_have_one(capsys):
     [
         (True, "xterm-256color", True),
         (True, "dumb", False),
+        (True, "", False),
         (True, "unknown", False),
         (True, None, False),
         (False, "xterm-256color", False),

@@ -124,7 +124,7 @@ def test_text_takes_no_value(stub, capsys):
 
 
 @pytest.mark.parametrize(
-    ("word", "quoted"), [("on", '"on"'), ("", '""'), ('a"\n', r'"a\"\n"')]
+    ("word", "quoted"), [("Auto", '"Auto"'), ("", '""'), ('a"\n', r'"a\"\n"')]
 )
 def test_an_unknown_chat_template_mode_is_a_usage_error(stub, capsys, word, quoted):
     assert run([*REQUIRED, "--chat-template", word]) == 2

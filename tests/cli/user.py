@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from ster.cli import run
+from tests.processes import finished
 
 ABSENT = (
     "this model publishes no chat template, so prompts and completions are encoded as "
@@ -72,8 +72,7 @@ class User:
 
     def starts(self, *words: str, **flags: str) -> Ran:
         """Run ``ster extract`` in a process of its own."""
-        command = [sys.executable, "-m", "ster", *self.line(words, **flags)]
-        done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+        done = finished([sys.executable, "-m", "ster", *self.line(words, **flags)])
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def is_refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 import ster
 import ster.runs.plan
 from ster.architecture.config import read_config
-from ster.architecture.tensors import extraction_shapes
 from ster.checkpoint.weights import open_weights
-from ster.decoder.contract import Decoder, Footprint
+from ster.decoder.contract import Decoder, DeviceMemory, Footprint
 from ster.decoder.devices import implementation
 from ster.errors import SterError
-from ster.runs.extraction import extract_rows
-from ster.stream.packing import DistinctTokens
+from ster.runs.plan import Budget, Plan, Work
+from ster.runs.reading import read_rows
 from tests.checkpoints import Checkpoint, random_ids, text
 from tests.reference import last_rows
 
@@ -55,17 +54,12 @@ def refusal(model: Path | Checkpoint, prompts: Prompts = FEW) -> str:
 def force_waves(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Have every run go in waves of ``size`` prompts, as if memory were short."""
 
-    def forced(
-        prompts: Prompts, lengths: Sequence[int], *_: Callable[[int, int], object]
-    ) -> list[tuple[range, int]]:
-        waves = []
-        for wave in cut(len(prompts), size):
-            distinct = DistinctTokens()
-            tokens = sum(distinct.add(prompts[i], lengths[i]) for i in wave)
-            waves.append((wave, tokens))
-        return waves
+    plan_run = ster.runs.plan.plan_run
 
-    monkeypatch.setattr(ster.runs.plan, "split_waves", forced)
+    def forced(work: Work, budget: Budget) -> Plan:
+        return plan_run(replace(work, max_prompts=size), budget)
+
+    monkeypatch.setattr("ster.runs.session.plan_run", forced)
 
 
 def force_streaming(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
@@ -74,10 +68,16 @@ def force_streaming(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     count = module.footprint
 
     def heavy(*args: Any, **how: Any) -> Footprint:
-        footprint: Footprint = replace(count(*args, **how), block_bytes=1 << 60)
+        footprint: Footprint = replace(count(*args, **how), blocks=(1 << 60,) * 99)
         return footprint
 
     monkeypatch.setattr(module, "footprint", heavy)
+
+
+def no_memory_held(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """Have plans count from nothing, so that their bytes can be foretold."""
+    nothing = DeviceMemory(held=0, limit=1 << 62)
+    monkeypatch.setattr(implementation(device), "device_memory", lambda device: nothing)
 
 
 def cut(count: int, size: int) -> Iterator[range]:
@@ -87,25 +87,22 @@ def cut(count: int, size: int) -> Iterator[range]:
 
 
 def open_decoder(
-    checkpoint: Checkpoint, device: str, *, precision: str = "f32", resident: bool
+    checkpoint: Checkpoint, device: str, *, precision: str = "f32", keep: bool
 ) -> Decoder[Any]:
-    """Open a checkpoint of one file for ``read``."""
-    config = read_config(checkpoint.directory / "config.json")
-    shapes = extraction_shapes(config, range(config.num_hidden_layers))
-    return implementation(device).open_decoder(
-        config,
-        open_weights([checkpoint.directory / "model.safetensors"], shapes),
-        device=device,
-        precision=precision,
-        resident=resident,
-    )
+    """Open a checkpoint of one file for ``read`` and ``logits_of``."""
+    spec = read_config(checkpoint.directory / "config.json")
+    shapes = spec.shapes(range(spec.num_hidden_layers), head=True)
+    decoders = implementation(device)
+    weights = decoders.hold_weights(spec, device=device, precision=precision)
+    weights.add(open_weights([checkpoint.directory / "model.safetensors"], shapes))
+    return decoders.open_decoder(weights, keep=keep)
 
 
 def read(
     decoder: Decoder[Any], prompts: Prompts, layers: Sequence[int]
 ) -> NDArray[np.float32]:
     """Run one wave."""
-    return extract_rows(decoder, prompts, layers, {}, lambda layer: None)
+    return read_rows(decoder, prompts, layers, {}, lambda layer: None)
 
 
 class Pieces:

@@ -10,6 +10,7 @@ import json
 import httpx2
 from huggingface_hub import constants, errors
 
+from ster.checkpoint.hub.passwords import hide_passwords
 from ster.text import quoted
 
 LOGIN = "set HF_TOKEN or run `hf auth login`"
@@ -36,17 +37,20 @@ def explain(
     """
     while isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__:
         error = error.__cause__
-    if isinstance(error, errors.HfHubHTTPError):
-        cause = explain_answer(error, model, revision)
-    elif isinstance(error, httpx2.HTTPError):
-        cause = explain_silence(error)
-    elif isinstance(error, NOT_A_HUB):
-        cause = f"{constants.ENDPOINT} does not answer as a Hub does: {line(error)}"
-    else:
-        return line(error)
+    cause = _explain(error, model, revision)
     if offline_works and is_unreachable(error):
         cause += "; a copy is in the cache, HF_HUB_OFFLINE=1 uses it"
-    return cause
+    return hide_passwords(cause)
+
+
+def _explain(error: BaseException, model: str, revision: str) -> str:
+    if isinstance(error, errors.HfHubHTTPError):
+        return explain_answer(error, model, revision)
+    if isinstance(error, httpx2.HTTPError):
+        return explain_silence(error)
+    if isinstance(error, NOT_A_HUB):
+        return f"{constants.ENDPOINT} does not answer as a Hub does: {line(error)}"
+    return line(error)
 
 
 def explain_answer(error: errors.HfHubHTTPError, model: str, revision: str) -> str:

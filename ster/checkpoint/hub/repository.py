@@ -7,26 +7,42 @@ that talks to the network only when there is something to ask for.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ster.checkpoint.shards import explain_no_weights, plain_weights
-from ster.errors import CheckpointError, HubError, WeightsError
+from ster.checkpoint.hub.cache import (
+    COMMIT,
+    NOT_WEIGHTS,
+    Snapshot,
+    cached_snapshot,
+    is_revision,
+    open_snapshot,
+    refuse_no_weights,
+    refuse_unpublished,
+    remember,
+    remember_absent,
+)
+from ster.checkpoint.hub.passwords import hide_passwords
+from ster.checkpoint.shards import plain_weights
+from ster.errors import CheckpointError, HubError
 from ster.text import quoted
 
 if TYPE_CHECKING:
+    import httpx2
     from huggingface_hub import HfApi
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
+# As the client takes it apart: quoted, perhaps weak; then it is the name of a file.
+ETAG = re.compile(
+    r'(?:W/)?"[A-Za-z0-9_-][\w.=+-]{0,199}"|(?!W)[A-Za-z0-9_-][\w.=+-]{0,199}',
+    re.ASCII,
+)
 MODEL_ID = re.compile(r"(?:\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b", re.ASCII)
-NOT_WEIGHTS = ("optimizer", "training_args")
 CLIENT_FAILED = "failed to initialize Hugging Face Hub client"
 # The client resumes a body that ends too early, but not one whose connection is reset.
 RESETS_FORGIVEN = 2
@@ -58,56 +74,28 @@ class Repository:
         with refusing(sentence, self.model, self.asked, show_bar=show_bar):
             return Path(download(self.model, name, self.commit))
 
+    def local(self, name: str) -> Path | None:  # noqa: ARG002 - Source asks for a name
+        """Return None: whether a file is in the cache shows when it is fetched."""
+        return None
+
+    def keep(self, names: Iterable[str]) -> None:
+        """See to it that a later run, which may be offline, finds what there is."""
+        for name in names:
+            if name in self.names:
+                self.fetch(name)
+            else:
+                remember_absent(self.model, self.commit, name)
+
+    def refuse_unknown(self, name: str) -> None:
+        """Refuse nothing: what the repository does not list is not there."""
+
     def missing_file(self, name: str) -> CheckpointError:
         """Say that the repository does not publish the file."""
-        cause = "the repository does not have it"
-        if name == "tokenizer.json" and "tokenizer.model" in self.names:
-            cause += "; it has a tokenizer.model, which ster does not read"
-        return HubError(f"failed to download {name}", cause)
+        return refuse_unpublished(name, self)
 
     def missing_weights(self) -> CheckpointError:
         """Say that the repository publishes no weights that ster reads."""
-        sentence = f"model {self.model} publishes no safetensors weights"
-        return WeightsError(sentence, *explain_no_weights(self.names))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What the cache holds of a model at one commit; the network is never asked."""
-
-    model: str
-    commit: str
-    folder: Path
-    names: frozenset[str]
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """Every cached safetensors file that holds weights."""
-        return plain_weights(self.names, *NOT_WEIGHTS)
-
-    def has_shard(self, name: str) -> bool:  # noqa: ARG002 - Source asks for a name
-        """Allow every shard: one that is not cached may not be needed either."""
-        return True
-
-    def fetch(self, name: str) -> Path:
-        """Return the cached file."""
-        path = self.folder / name
-        if not path.is_file():
-            raise self.missing_file(name)
-        return path
-
-    def missing_file(self, name: str) -> CheckpointError:
-        """Say that the cache does not have the file, and how it gets there."""
-        command = f"hf download {self.model} {name} --revision {self.commit}"
-        cause = (
-            "it is not in the cache and HF_HUB_OFFLINE is set; "
-            f"download it while online: {command}"
-        )
-        return HubError(f"failed to download {name}", cause)
-
-    def missing_weights(self) -> CheckpointError:
-        """Say that no weights are cached, which is not to say that there are none."""
-        return self.missing_file("model.safetensors")
+        return refuse_no_weights(self)
 
 
 def open_repository(model: str, revision: str | None) -> Repository | Snapshot:
@@ -125,10 +113,15 @@ def open_repository(model: str, revision: str | None) -> Repository | Snapshot:
         raise HubError(
             f"failed to read model repository {quoted(model)}",
             "this is neither a directory nor a model id such as org/name",
+            field="model",
+            found=model,
         )
     asked = "main" if revision is None else revision
-    if not asked.isprintable() or not asked.strip():
-        raise HubError(sentence, f"there is no revision {quoted(asked)}")
+    if not is_revision(asked):
+        cause = (
+            f"there is no revision {quoted(asked)}: it is no name of a branch or tag"
+        )
+        raise HubError(sentence, cause, field="revision", found=asked)
     if is_offline():
         return open_snapshot(model, asked)
     with refusing(sentence, model, asked):
@@ -152,7 +145,7 @@ def is_offline() -> bool:
     try:
         from huggingface_hub import constants
     except (ImportError, ValueError) as error:
-        raise HubError(CLIENT_FAILED, error) from error
+        raise HubError(CLIENT_FAILED, hide_passwords(str(error))) from None
     return constants.HF_HUB_OFFLINE
 
 
@@ -172,10 +165,40 @@ def download(model: str, name: str, commit: str) -> str:
     import httpx2
 
     client = open_client()
-    for _ in range(RESETS_FORGIVEN):
-        with suppress(httpx2.ReadError):
-            return client.hf_hub_download(model, name, revision=commit)
-    return client.hf_hub_download(model, name, revision=commit)
+    with checked_headers(model, commit):
+        for _ in range(RESETS_FORGIVEN):
+            with suppress(httpx2.ReadError):
+                return client.hf_hub_download(model, name, revision=commit)
+        return client.hf_hub_download(model, name, revision=commit)
+
+
+@contextmanager
+def checked_headers(model: str, commit: str) -> Iterator[None]:
+    """Refuse answers whose headers would lead the client out of its cache.
+
+    The client makes paths of a file's ETag and of its commit, whatever they are.
+    """
+    from huggingface_hub import get_session
+
+    place = f"/{model}/resolve/{commit}/"
+
+    def check(response: httpx2.Response) -> None:
+        if response.request.method != "HEAD" or place not in response.request.url.path:
+            return
+        sent = response.headers.get("X-Repo-Commit")
+        if sent is not None and sent != commit:
+            raise TypeError("it sends a file of another commit")
+        etag = response.headers.get("X-Linked-Etag") or response.headers.get("ETag")
+        if etag is not None and not ETAG.fullmatch(etag):
+            raise TypeError("it sends a file with an ETag that cannot name one")
+
+    # Requests for other files, of other threads too, pass the check unread.
+    hooks = get_session().event_hooks["response"]
+    hooks.append(check)
+    try:
+        yield
+    finally:
+        hooks.remove(check)
 
 
 def open_client() -> HfApi:
@@ -186,7 +209,7 @@ def open_client() -> HfApi:
         token = get_token()
         get_session()  # reads the settings of a proxy
     except (ImportError, ValueError, OSError) as error:
-        raise HubError(CLIENT_FAILED, error) from error
+        raise HubError(CLIENT_FAILED, hide_passwords(str(error))) from None
     # The client's own refusal would print the token.
     if token is not None and not (token.isascii() and token.isprintable()):
         raise HubError(CLIENT_FAILED, "the token has characters that no token has")
@@ -203,12 +226,13 @@ def refusing(
             yield
     except HubError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the client raises ends here
         from ster.checkpoint.hub.failures import explain
 
         offline_works = cached_snapshot(model, revision) is not None
         cause = explain(error, model, revision, offline_works=offline_works)
-        raise HubError(sentence, cause) from error
+        # In a notebook the client's frames would be all that is seen.
+        raise HubError(sentence, cause) from None
 
 
 @contextmanager
@@ -235,60 +259,3 @@ def quiet_client(*, show_bar: bool) -> Iterator[None]:
             logger.setLevel(level)
             if hide_bars:
                 enable_progress_bars()
-
-
-def open_snapshot(model: str, revision: str) -> Snapshot:
-    """Find a revision in the cache."""
-    folder = cached_snapshot(model, revision)
-    if folder is None:
-        patterns = '--include "*.json" "*.jinja" "*.safetensors"'
-        raise HubError(
-            f"failed to read model repository {model}",
-            f"revision {quoted(revision)} is not in the cache and HF_HUB_OFFLINE is "
-            "set; download its config, tokenizer and safetensors files while online: "
-            f"hf download {model} --revision {revision} {patterns}",
-        )
-    names = frozenset(name for name in os.listdir(folder) if (folder / name).is_file())
-    return Snapshot(model=model, commit=folder.name, folder=folder, names=names)
-
-
-def cached_snapshot(model: str, revision: str) -> Path | None:
-    """Return the cache's folder for a revision, or None where there is none."""
-    commit = revision
-    if not COMMIT.fullmatch(revision):
-        reference = reference_path(model, revision)
-        try:
-            commit = reference.read_text().strip() if reference is not None else ""
-        except (OSError, ValueError):
-            return None
-    folder = cache_folder(model) / "snapshots" / commit
-    return folder if COMMIT.fullmatch(commit) and folder.is_dir() else None
-
-
-def remember(model: str, revision: str, commit: str) -> None:
-    """Note a revision's commit where the client does, for runs that are offline."""
-    reference = reference_path(model, revision)
-    if reference is None or revision == commit:
-        return
-    # A cache that cannot be written to may still have all that this run needs.
-    with suppress(OSError):
-        reference.parent.mkdir(parents=True, exist_ok=True)
-        if not reference.is_file() or reference.read_text() != commit:
-            part = reference.with_name(f"{reference.name}.{os.getpid()}.tmp")
-            part.write_text(commit)
-            part.replace(reference)
-
-
-def reference_path(model: str, revision: str) -> Path | None:
-    """Return where the cache notes a revision's commit; None outside the cache."""
-    path = PurePosixPath(revision)
-    if path.is_absolute() or ".." in path.parts or "\\" in revision:
-        return None
-    return cache_folder(model) / "refs" / path
-
-
-def cache_folder(model: str) -> Path:
-    """Return the cache's folder for a model, laid out as the client documents it."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE, "--".join(["models", *model.split("/")]))

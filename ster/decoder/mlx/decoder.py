@@ -1,53 +1,35 @@
-"""A checkpoint on Metal or CUDA: opens its blocks for ``decoder.mlx.block``.
-
-Read it beside ``decoder.numpy.decoder``: the same parts in the same order.
-"""
+"""A decoder on Metal or CUDA, for one run. Read it beside ``numpy.decoder``."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.config import DecoderConfig
-from ster.architecture.tensors import (
-    EMBEDDING,
-    HEAD,
-    NORM,
-    block_values,
-    group_by_layer,
-)
-from ster.checkpoint.weights import StoredTensor
-from ster.decoder.contract import Cache, Decoder, Footprint, Wave
-from ster.decoder.devices import not_built
-from ster.decoder.mlx.block import (
-    MAX_GATHERED,
-    MAX_SCORES,
-    MLP,
-    Linear,
-    MLXBlock,
-    MLXCache,
-    RMSNorm,
-    SelfAttention,
-)
+from ster.architecture.spec import LayerSpec, ModelSpec
+from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
+from ster.decoder.devices import MLX_CPU, not_built
+from ster.decoder.memory import free_memory, held_memory
+from ster.decoder.mlx.block import MAX_GATHERED, MAX_SCORES, MLXBlock, MLXCache
+from ster.decoder.mlx.weights import Head, MLXWeights, device_failures, head_bytes
 from ster.errors import DeviceError
 from ster.stream.attention import MIN_QUERIES, Attention, AttentionBatch
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 
+F32 = NDArray[np.float32]
 DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
 # Packing and positions, for a token.
 INDEX_BYTES = 128
 # A key and its position in attention's lists, and while they are made.
 KEY_BYTES = 24
-# Freed buffers that MLX keeps for reuse; prompts of many lengths would pile them up.
+# Freed buffers that MLX keeps for reuse, at least; prompts of many lengths would pile
+# them up without a limit.
 CACHE_BYTES = 1 << 28
 
 
@@ -70,146 +52,168 @@ def check_available(device: str) -> None:
         raise DeviceError(f"failed to initialize {spelled} device", error) from error
 
 
-def device_memory() -> int:
-    """Return how much memory the device lets a process use, as far as it says."""
-    has_gpu = mx.metal.is_available() or mx.cuda.is_available()
-    known = mx.device_info(mx.gpu if has_gpu else mx.cpu)
-    # On CUDA what is free now: others may have taken some.
-    sizes = ("max_recommended_working_set_size", "free_memory", "memory_size")
-    return next((int(known[name]) for name in sizes if name in known), 2**62)
+def device_memory(device: str) -> DeviceMemory:
+    """Say what MLX holds on the device, and what the device lets a process hold.
+
+    Metal's buffers do not show in what the system counts for a process, and much of
+    what it calls taken is given up when a GPU asks: so both numbers are MLX's own.
+    """
+    if device == MLX_CPU:
+        held = held_memory()
+        return DeviceMemory(held=held, limit=held + free_memory())
+    held, known = int(mx.get_active_memory()), mx.device_info(mx.gpu)
+    if "max_recommended_working_set_size" in known:
+        return DeviceMemory(
+            held=held, limit=int(known["max_recommended_working_set_size"])
+        )
+    # On CUDA others may have taken some of it.
+    free = int(known.get("free_memory", known.get("memory_size", 2**62)))
+    return DeviceMemory(held=held, limit=held + free)
 
 
-def footprint(
-    config: DecoderConfig, *, precision: str, longest_prompt: int
-) -> Footprint:
+def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footprint:
     """Count what a decoder takes; see ``contract.Footprint``."""
     width = DTYPES[precision].size
-    values = block_values(config)
-    projected = config.query_size + 2 * config.key_value_size
-    stream = 3 * config.hidden_size + 3 * projected + 3 * config.query_size
-    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
-    gathered = max(MAX_GATHERED, longest_prompt * config.key_value_size)
+    values = [each.num_values for each in model.layers]
+    heads, keys = model.max_heads, model.max_key_value_size
+    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * heads)
+    gathered = max(MAX_GATHERED, longest_prompt * keys)
+    token = max((_token_values(model, each) for each in model.layers), default=0)
+    # Lists of long prompts are on the device once for each group of their queries.
+    lists = 8 * longest_prompt // MIN_QUERIES
+    head = head_bytes(model, width)
     return Footprint(
-        block_bytes=width * values,
+        blocks=tuple(width * each for each in values),
         # As stored, at the run's width, stacked, and widened for the products; and the
         # next block as stored.
-        open_bytes=(2 * width + 12) * values,
-        token_bytes=4 * (stream + 4 * config.intermediate_size) + INDEX_BYTES,
-        row_bytes=4 * config.hidden_size,
+        open_bytes=(2 * width + 12) * max(values, default=0),
+        # Where it is narrow, it is widened for each product.
+        head_bytes=head if width == 4 else head + head_bytes(model, 4),
+        token_bytes=4 * token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
+        row_bytes=4 * model.hidden_size,
+        # On the device, on the host, then f64 with its exponentials.
+        logit_bytes=28 * model.vocab_size,
+        cache_bytes=sum(
+            2 * width * each.attention.key_value_size for each in model.layers
+        ),
         # Keys and values of a batch, gathered, widened and laid out for the kernel, and
         # those of the batch before: seven times, as measured.
-        fixed_bytes=4 * (2 * scores + 7 * 2 * gathered) + CACHE_BYTES,
+        fixed_bytes=4 * (2 * scores + 7 * 2 * gathered) + cache_limit(model),
     )
 
 
-def open_decoder(
-    config: DecoderConfig,
-    tensors: Mapping[str, StoredTensor],
-    *,
-    device: str,
-    precision: str,
-    resident: bool,
-) -> MLXDecoder:
-    """Make a decoder; its blocks are opened when they are needed."""
-    return MLXDecoder(
-        config,
-        tensors,
-        DTYPES[precision],
-        mx.Device(mx.cpu if device == "mlx-cpu" else mx.gpu),
-        resident=resident,
+def _token_values(model: ModelSpec, block: LayerSpec) -> int:
+    """Count the f32 values that a token has while a block is evaluated."""
+    attention = block.attention
+    projected = attention.query_size + 2 * attention.key_value_size
+    stream = 3 * model.hidden_size + 3 * projected + 3 * attention.query_size
+    return stream + 4 * block.feed_forward.intermediate_size
+
+
+def cache_limit(model: ModelSpec) -> int:
+    """Bound what MLX keeps of freed buffers: never less than a widened weight."""
+    widest = max(
+        (
+            each.num_values
+            for layer in model.layers
+            for each in (layer.feed_forward.gate_proj, layer.attention.q_proj)
+        ),
+        default=0,
     )
+    return max(CACHE_BYTES, 4 * 2 * widest)
+
+
+def hold_weights(model: ModelSpec, *, device: str, precision: str) -> MLXWeights:
+    """Make what will hold a checkpoint's weights."""
+    place = mx.Device(mx.cpu if device == MLX_CPU else mx.gpu)
+    return MLXWeights(model, DTYPES[precision], place)
+
+
+def open_decoder(weights: MLXWeights, *, keep: bool) -> MLXDecoder:
+    """Open a decoder for one run."""
+    return MLXDecoder(weights, keep=keep)
 
 
 class MLXDecoder:
-    """The blocks of a checkpoint on a GPU.
+    """The blocks of a checkpoint on a GPU; see ``contract.Decoder``.
 
     Args:
-        config: What the decoder is.
-        tensors: The mapped tensors, by the names of ``checkpoint.tensors``.
-        dtype: The width of the weights and of the stream.
-        device: Where everything runs.
-        resident: Keep every block's weights once they are made.
+        weights: What is held of it.
+        keep: Blocks stay once they are made.
     """
 
-    def __init__(
-        self,
-        config: DecoderConfig,
-        tensors: Mapping[str, StoredTensor],
-        dtype: mx.Dtype,
-        device: mx.Device,
-        *,
-        resident: bool,
-    ) -> None:
-        self.config = config
-        self._tensors = tensors
-        self._layers = group_by_layer(tensors)
-        self._dtype = dtype
-        self._device = device
-        self._resident = resident
-        # Blocks that are open: all where they are resident, else this and the next.
-        self._blocks: dict[int, MLXBlock] = {}
+    def __init__(self, weights: MLXWeights, *, keep: bool) -> None:
+        self._weights = weights
+        self._device = weights.device
+        self._keep = keep
         self._layer = 0
-        self._opening = threading.Lock()  # threads may share a runtime
-        mx.set_cache_limit(CACHE_BYTES)
+        # The next block, copied while the device works on this one.
+        self._next: dict[int, MLXBlock] = {}
+        self._head: Head | None = None
+        _buffer_cache.hold(cache_limit(weights.model))
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Return what the decoder is."""
+        return self._weights.model
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Tell whether blocks stay once they have been opened."""
+        return self._keep
 
     @property
     def max_attention_pairs(self) -> int:
         """Return how many query-key pairs one attention batch may hold."""
-        return MAX_SCORES // self.config.num_attention_heads
+        return MAX_SCORES // self.spec.max_heads
 
     @property
     def max_attention_keys(self) -> int:
         """Return how many keys one attention batch may gather."""
-        return MAX_GATHERED // self.config.key_value_size
+        return MAX_GATHERED // self.spec.max_key_value_size
 
     def embed(self, token_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
-        embedding = self._tensors[EMBEDDING]
-        with mx.stream(self._device):
-            rows = mx.array(embedding.take(token_ids)).astype(self._dtype)
-        if not self._resident:
+        embedding, dtype = self._weights.embedding(), self._weights.dtype
+        with mx.stream(self._device), device_failures():
+            rows = mx.array(embedding.take(token_ids)).astype(dtype)
+            if self.spec.embedding_scale != 1:
+                rows = rows.astype(mx.float32) * self.spec.embedding_scale
+        if not self._keep:
             embedding.release()
-        return rows
-
-    @property
-    def resident(self) -> bool:
-        """Tell whether blocks stay once they have been opened."""
-        return self._resident
+        return rows.astype(dtype)
 
     def take(self, hidden: mx.array, rows: Ints) -> mx.array:
         """Take some rows of a stream."""
         with mx.stream(self._device):
             return hidden[_indices(rows)]
 
-    def unembed(self, hidden: mx.array) -> NDArray[np.float32]:
+    def unembed(self, hidden: mx.array) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
-        with mx.stream(self._device):
-            norm, head = self._head
+        if self._head is None:
+            self._head = self._weights.head(keep=self._keep)
+            _buffer_cache.widen(4 * self._head[1].weight.size)
+        norm, head = self._head
+        with mx.stream(self._device), device_failures():
             logits = head(norm(hidden.astype(mx.float32)))
-        mx.eval(logits)
-        return np.array(logits)
+            if self.spec.logit_scale != 1:
+                logits = logits * self.spec.logit_scale
+            mx.eval(logits)
+            return np.array(logits)
 
-    @cached_property
-    def _head(self) -> tuple[RMSNorm, Linear]:
-        weights = BlockWeights(self._tensors, self._dtype)
-        head = EMBEDDING if self.config.tie_word_embeddings else HEAD
-        norm = RMSNorm(weight=weights.vector(NORM), eps=self.config.rms_norm_eps)
-        linear = Linear(weight=weights.read(head), bias=None)
-        mx.eval(norm.weight, linear.weight)  # as for a block
-        return norm, linear
-
-    def make_caches(self) -> list[Cache[mx.array]]:
+    def make_caches(self, max_tokens: int) -> list[Cache[mx.array]]:
         """Make an empty cache for every layer."""
-        width = self.config.num_key_value_heads, self.config.head_dim
+        dtype = self._weights.dtype
+        layers = [each.attention for each in self.spec.layers]
         with mx.stream(self._device):
-            layers = range(self.config.num_hidden_layers)
-            return [MLXCache(width, self._dtype) for _ in layers]
+            widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
+            return [MLXCache(width, dtype, max_tokens) for width in widths]
 
-    def vector(self, values: NDArray[np.float32]) -> mx.array:
+    def vector(self, values: F32) -> mx.array:
         """Copy a vector to the device; see ``contract.Decoder``."""
         with mx.stream(self._device):
-            return mx.array(values).astype(self._dtype)
+            return mx.array(values).astype(self._weights.dtype)
 
     def steer(self, hidden: mx.array, vector: mx.array) -> mx.array:
         """Add a vector to every row; see ``contract.Decoder``."""
@@ -220,29 +224,27 @@ class MLXDecoder:
     def block(self, layer: int) -> Iterator[MLXBlock]:
         """Open a block; see ``contract.Decoder``."""
         self._layer = layer
-        self._open(layer)
-        try:
-            yield self._blocks[layer]
-        finally:
-            if not self._resident:
-                del self._blocks[layer]
+        block = self._next.pop(layer, None)
+        self._next.clear()
+        yield self._weights.block(layer, keep=self._keep) if block is None else block
 
-    def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[mx.array]:
-        """Copy what belongs to a stream to the device, once for all blocks."""
+    def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[mx.array]:
+        """Copy the tables to the device, once for all blocks."""
         with mx.stream(self._device):
-            rows = attention.rows
-            return Wave(
-                cos=mx.array(rotary.cos),
-                sin=mx.array(rotary.sin),
-                attention=Attention(
-                    rows=None if rows is None else _indices(rows),
-                    batches=tuple(map(_to_device, attention.batches)),
-                    order=_indices(attention.order),
-                    window=attention.window,
-                ),
+            return RotaryTables(cos=mx.array(tables.cos), sin=mx.array(tables.sin))
+
+    def bring_attention(self, attention: Attention[Ints]) -> Attention[mx.array]:
+        """Copy the indices to the device, once for all blocks."""
+        rows = attention.rows
+        with mx.stream(self._device):
+            return Attention(
+                rows=None if rows is None else _indices(rows),
+                batches=tuple(map(_to_device, attention.batches)),
+                order=_indices(attention.order),
+                window=attention.window,
             )
 
-    def rows(self, hidden: mx.array, rows: Ints) -> NDArray[np.float32]:
+    def rows(self, hidden: mx.array, rows: Ints) -> F32:
         """Finish the pending work and copy rows out as f32."""
         with mx.stream(self._device):
             read = hidden[_indices(rows)].astype(mx.float32)
@@ -253,88 +255,53 @@ class MLXDecoder:
         """Finish the pending work on a stream."""
         self._finish(hidden)
 
-    def rest(self) -> None:
-        """Do nothing: MLX keeps buffers of its own, and ``CACHE_BYTES`` bounds them."""
+    def close(self) -> None:
+        """Let go of what is this run's; see ``contract.Decoder``."""
+        self._next, self._head = {}, None
+        _buffer_cache.let_go()
 
     def _finish(self, *arrays: mx.array) -> None:
         """Evaluate, and read the next block off the disk while the device works."""
-        mx.async_eval(*arrays)  # type: ignore[no-untyped-call] # mlx has no types here
-        self._open(self._layer + 1)
-        mx.eval(*arrays)
-
-    def _open(self, layer: int) -> None:
-        """Copy a block's weights to the device, if the run has that block."""
-        with self._opening:
-            if layer not in self._layers or layer in self._blocks:
-                return
-            weights = BlockWeights(self._layers[layer], self._dtype)
-            with mx.stream(self._device):
-                block = self._make_block(weights)
-            # Else they stay as stored, and belong to this thread's stream.
-            mx.eval(weights.made)
-            self._blocks[layer] = block
-
-    def _make_block(self, weights: BlockWeights) -> MLXBlock:
-        def norm(name: str) -> RMSNorm:
-            weight = weights.vector(f"{name}.weight")
-            return RMSNorm(weight=weight, eps=self.config.rms_norm_eps)
-
-        qk_norm = self.config.qk_norm
-        return MLXBlock(
-            config=self.config,
-            input_layernorm=norm("input_layernorm"),
-            self_attn=SelfAttention(
-                config=self.config,
-                qkv_proj=weights.linear("self_attn", "q_proj", "k_proj", "v_proj"),
-                o_proj=weights.linear("self_attn", "o_proj"),
-                q_norm=norm("self_attn.q_norm") if qk_norm else None,
-                k_norm=norm("self_attn.k_norm") if qk_norm else None,
-            ),
-            post_attention_layernorm=norm("post_attention_layernorm"),
-            mlp=MLP(
-                gate_up_proj=weights.linear("mlp", "gate_proj", "up_proj"),
-                down_proj=weights.linear("mlp", "down_proj"),
-            ),
-            device=self._device,
-        )
+        with device_failures():
+            mx.async_eval(*arrays)  # type: ignore[no-untyped-call] # mlx has no types
+            following = self._layer + 1
+            if self._weights.has_block(following):
+                self._next[following] = self._weights.block(following, keep=self._keep)
+            mx.eval(*arrays)
 
 
-@dataclass(frozen=True, slots=True)
-class BlockWeights:
-    """Reads weights: mapped, rounded to the run's precision, on the device."""
+class BufferCache:
+    """MLX's limit on freed buffers, which is the process's, while runs need theirs."""
 
-    tensors: Mapping[str, StoredTensor]
-    dtype: mx.Dtype
-    # All that was read, to be evaluated.
-    made: list[mx.array] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs = 0
+        self._before = 0
+        self._limit = 0
 
-    def vector(self, name: str) -> mx.array:
-        """Read a bias or a norm's weight, rounded but kept wide: it is small."""
-        return self._note(self.read(name).astype(mx.float32))
+    def hold(self, limit: int) -> None:
+        """Begin a run; the largest limit of those at work counts."""
+        with self._lock:
+            self._runs += 1
+            self._limit = max(limit, self._limit) if self._runs > 1 else limit
+            before = mx.set_cache_limit(self._limit)
+            self._before = before if self._runs == 1 else self._before
 
-    def linear(self, part: str, *names: str) -> Linear:
-        """Read projections, stacked into one."""
-        biases = [f"{part}.{name}.bias" for name in names]
-        weights = [self.read(f"{part}.{name}.weight") for name in names]
-        return Linear(
-            weight=self._note(mx.concatenate(weights)),
-            bias=self._note(mx.concatenate([self.vector(bias) for bias in biases]))
-            if biases[0] in self.tensors
-            else None,
-        )
+    def widen(self, limit: int) -> None:
+        """Allow more while the runs at work last."""
+        with self._lock:
+            self._limit = max(limit, self._limit)
+            mx.set_cache_limit(self._limit)
 
-    def _note(self, array: mx.array) -> mx.array:
-        self.made.append(array)
-        return array
+    def let_go(self) -> None:
+        """End a run; the last one gives back the limit that it found."""
+        with self._lock:
+            self._runs -= 1
+            if self._runs == 0:
+                mx.set_cache_limit(self._before)
 
-    def read(self, name: str) -> mx.array:
-        """Copy a tensor to the device as it is stored, and convert it there."""
-        stored = self.tensors[name]
-        array = mx.array(stored.data)
-        stored.release()
-        if stored.dtype == "BF16":
-            array = array.view(mx.bfloat16)
-        return array.astype(self.dtype)
+
+_buffer_cache = BufferCache()
 
 
 def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:
@@ -350,6 +317,6 @@ def _indices(values: Ints) -> mx.array:
     return mx.array(values.astype(np.int32))
 
 
-def _conforms(decoder: MLXDecoder) -> Decoder[Any]:
+def _conforms(weights: MLXWeights, decoder: MLXDecoder) -> tuple[Weights, Decoder[Any]]:
     """Hold this module to the contract, in the type checker."""
-    return decoder
+    return weights, decoder

@@ -1,4 +1,4 @@
-"""The blocks of the Llama family in numpy, on the cpu: the reference, made to be read.
+"""A block in numpy, on the cpu: the reference, made to be read.
 
 Read it beside ``mlx.block``: the same classes in the same order. What is different here
 is how work is spread: rows are independent outside attention, so a block runs slice by
@@ -19,16 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.config import DecoderConfig
-from ster.decoder.contract import Cache, Wave
+from ster.architecture import spec
+from ster.decoder.contract import Cache, LayerInputs
 from ster.decoder.numpy.scratch import Scratch
 from ster.decoder.numpy.threads import Threads, quiet
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
+from ster.stream.rotary import RotaryTables
 
 F32 = NDArray[np.float32]
 # The stream: f32, or f16 in an f16 run.
 Hidden = NDArray[np.float32] | NDArray[np.float16]
+# Cosines and sines of some rows, or None where nothing turns.
+Angles = tuple[F32, F32] | None
 
 # Values of a slice's widest intermediate: enough rows that a product pays for packing
 # its weights, and few enough that what stands between products stays near the core.
@@ -45,9 +48,9 @@ ACTIVATED_VALUES = 1 << 18
 SAFE_SCORE = 40.0
 
 
-def slice_rows(config: DecoderConfig) -> int:
+def slice_rows(intermediate_size: int) -> int:
     """Choose how many rows go through a block together on one core."""
-    rows = SLICE_VALUES // config.intermediate_size
+    rows = SLICE_VALUES // intermediate_size
     return min(MAX_SLICE_ROWS, max(MIN_SLICE_ROWS, rows))
 
 
@@ -86,14 +89,21 @@ class RMSNorm:
         return normed
 
 
-def rotate(x: F32, cos: F32, sin: F32) -> F32:
+def rotate(x: F32, angles: Angles) -> F32:
     """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim)."""
+    if angles is None:
+        return x
     half = x.shape[-1] // 2
     first, second = x[..., :half], x[..., half:]
-    cos, sin = cos[:, None], sin[:, None]
+    cos, sin = angles[0][:, None], angles[1][:, None]
     return np.concatenate(
         [first * cos - second * sin, second * cos + first * sin], axis=-1
     )
+
+
+def angles_of(tables: RotaryTables[F32] | None, rows: slice | Ints) -> Angles:
+    """Take some rows of the tables."""
+    return None if tables is None else (tables.cos[rows], tables.sin[rows])
 
 
 def silu(x: F32) -> F32:
@@ -105,7 +115,13 @@ def silu(x: F32) -> F32:
 
 
 def attend(
-    batch: AttentionBatch[Ints], q: F32, k: Hidden, v: Hidden, window: int | None
+    batch: AttentionBatch[Ints],
+    q: F32,
+    k: Hidden,
+    v: Hidden,
+    *,
+    scale: float,
+    window: int | None,
 ) -> F32:
     """Attend within one batch.
 
@@ -114,6 +130,7 @@ def attend(
         q: Queries, (num_queries, num_heads, head_dim).
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
+        scale: Multiplies the scores.
         window: How many tokens a query sees.
 
     Returns:
@@ -126,7 +143,7 @@ def attend(
     shared = num_heads // kv_heads  # query heads that share one key head
     # Queries that share a key head are rows of one product.
     queries = q.take(batch.queries, axis=0)
-    queries *= head_dim**-0.5
+    queries *= scale
     queries = queries.reshape(groups, num_queries, kv_heads, shared, head_dim)
     queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
     keys = _gather(k, batch.keys).transpose(0, 2, 3, 1)
@@ -167,46 +184,43 @@ def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_
 class SelfAttention:
     """Grouped-query attention; q, k and v come from one product."""
 
-    config: DecoderConfig
+    spec: spec.Attention
     qkv_proj: Linear
     o_proj: Linear
     q_norm: RMSNorm | None
     k_norm: RMSNorm | None
 
-    def project(
-        self, x: F32, cos: F32, sin: F32, scratch: Scratch
-    ) -> tuple[F32, F32, F32]:
+    def project(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""
         out = scratch.columns("projected", len(x), len(self.qkv_proj.weight))
-        q, kv = np.split(self.qkv_proj(x, out), [self.config.query_size], axis=-1)
-        return self._queries(q, cos, sin), *self._keys_values(kv, cos, sin)
+        q, kv = np.split(self.qkv_proj(x, out), [self.spec.query_size], axis=-1)
+        return self._queries(q, angles), *self._keys_values(kv, angles)
 
-    def keys_values(
-        self, x: F32, cos: F32, sin: F32, scratch: Scratch
-    ) -> tuple[F32, F32]:
+    def keys_values(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32]:
         """Make rotated keys, and values, of some rows."""
-        start, size = self.config.query_size, 2 * self.config.key_value_size
+        start, size = self.spec.query_size, 2 * self.spec.key_value_size
         out = scratch.columns("projected", len(x), size)
         kv = self.qkv_proj.outputs(start, start + size)(x, out)
-        return self._keys_values(kv, cos, sin)
+        return self._keys_values(kv, angles)
 
-    def queries(self, x: F32, cos: F32, sin: F32) -> F32:
+    def queries(self, x: F32, angles: Angles) -> F32:
         """Make rotated queries of some rows."""
-        q = self.qkv_proj.outputs(0, self.config.query_size)(x)
-        return self._queries(q, cos, sin)
+        q = self.qkv_proj.outputs(0, self.spec.query_size)(x)
+        return self._queries(q, angles)
 
-    def _queries(self, q: F32, cos: F32, sin: F32) -> F32:
-        q = q.reshape(len(q), -1, self.config.head_dim)
-        if self.q_norm is not None:
-            q = self.q_norm(q)
-        return rotate(q, cos, sin)
+    def _queries(self, q: F32, angles: Angles) -> F32:
+        return rotate(self._heads(q, self.q_norm), angles)
 
-    def _keys_values(self, kv: F32, cos: F32, sin: F32) -> tuple[F32, F32]:
-        kv = kv.reshape(len(kv), -1, self.config.head_dim)
+    def _keys_values(self, kv: F32, angles: Angles) -> tuple[F32, F32]:
         k, v = np.split(kv, 2, axis=1)
-        if self.k_norm is not None:
-            k = self.k_norm(k)
-        return rotate(k, cos, sin), v
+        return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
+
+    def _heads(self, rows: F32, norm: RMSNorm | None) -> F32:
+        """Split rows into heads, normalised before or after: as wide as the norm is."""
+        if norm is not None and len(norm.weight) == rows.shape[-1]:
+            rows, norm = norm(rows), None
+        heads = rows.reshape(len(rows), -1, self.spec.head_dim)
+        return heads if norm is None else norm(heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,24 +243,29 @@ class MLP:
 
 
 class NumpyCache:
-    """One layer's keys and values in arrays that grow by doubling.
+    """One layer's keys and values in arrays that grow by doubling, up to a bound.
 
     Args:
         width: Number of key heads and width of a head.
         dtype: The stream's width.
+        max_tokens: No more will be held.
     """
 
-    def __init__(self, width: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, width: tuple[int, int], dtype: np.dtype[Any], max_tokens: int
+    ) -> None:
         self._keys: Hidden = np.empty((0, *width), dtype)
         self._values = np.empty_like(self._keys)
         self._length = 0
+        self._max_tokens = max_tokens
 
     def append(self, keys: Hidden, values: Hidden) -> tuple[Hidden, Hidden]:
         """Add tokens; see ``contract.Cache``."""
         start, stop = self._length, self._length + len(keys)
         if stop > len(self._keys):
-            self._keys = self._grown(self._keys, 2 * stop)
-            self._values = self._grown(self._values, 2 * stop)
+            size = max(min(2 * stop, self._max_tokens), stop)
+            self._keys = self._grown(self._keys, size)
+            self._values = self._grown(self._values, size)
         self._keys[start:stop], self._values[start:stop] = keys, values
         self._length = stop
         return self._keys[:stop], self._values[:stop]
@@ -261,66 +280,67 @@ class NumpyCache:
 class NumpyBlock:
     """One block with its weights, run slice by slice on a pool of threads."""
 
-    config: DecoderConfig
-    input_layernorm: RMSNorm
+    spec: spec.LayerSpec
+    attention_norm: RMSNorm | None
     self_attn: SelfAttention
-    post_attention_layernorm: RMSNorm
+    attention_out_norm: RMSNorm | None
+    feed_forward_norm: RMSNorm | None
     mlp: MLP
+    feed_forward_out_norm: RMSNorm | None
     threads: Threads
     scratch: Scratch
 
     def __call__(
-        self, hidden: Hidden, wave: Wave[Any], cache: Cache[Any] | None = None
+        self, hidden: Hidden, inputs: LayerInputs[Any], cache: Cache[Any] | None
     ) -> Hidden:
         """Run the block; see ``contract.Block``."""
         with quiet():
-            return self._run(hidden, wave, cache)
+            q, k, v = self._project(hidden, inputs)
+            if cache is not None:
+                k, v = cache.append(k, v)
+            context = self._attend(inputs.attention, q, k, v)
+            rows = inputs.attention.rows
+            return self._finish(hidden if rows is None else hidden[rows], context)
 
-    def _run(self, hidden: Hidden, wave: Wave[Any], cache: Cache[Any] | None) -> Hidden:
-        q, k, v = self._project(hidden, wave)
-        if cache is not None:
-            k, v = cache.append(k, v)
-        context = self._attend(wave.attention, q, k, v)
-        rows = wave.attention.rows
-        return self._finish(hidden if rows is None else hidden[rows], context)
-
-    def _project(self, hidden: Hidden, wave: Wave[Any]) -> tuple[F32, Hidden, Hidden]:
+    def _project(
+        self, hidden: Hidden, inputs: LayerInputs[Any]
+    ) -> tuple[F32, Hidden, Hidden]:
         """Make queries, keys and values; keys and values at the stream's width."""
-        heads, kv_heads, width = (
-            self.config.num_attention_heads,
-            self.config.num_key_value_heads,
-            self.config.head_dim,
-        )
-        rows, attn, scratch = wave.attention.rows, self.self_attn, self.scratch
-        k = scratch("k", len(hidden), kv_heads, width, dtype=hidden.dtype)
-        v = scratch("v", *k.shape, dtype=hidden.dtype)
-        q = scratch("q", len(hidden) if rows is None else len(rows), heads, width)
+        attn, scratch, width = self.self_attn, self.scratch, hidden.dtype
+        rows, rotary, sizes = inputs.attention.rows, inputs.rotary, attn.spec
+        num_queries = len(hidden) if rows is None else len(rows)
+        kv_shape = len(hidden), sizes.num_key_value_heads, sizes.head_dim
+        k, v = (scratch(name, *kv_shape, dtype=width) for name in "kv")
+        q = scratch("q", num_queries, sizes.num_heads, sizes.head_dim)
 
         def project(part: slice) -> None:
-            x, cos, sin = self._normed(hidden[part]), wave.cos[part], wave.sin[part]
+            x, angles = self._normed(hidden[part]), angles_of(rotary, part)
             if rows is None:
-                q[part], k[part], v[part] = attn.project(x, cos, sin, scratch)
+                q[part], k[part], v[part] = attn.project(x, angles, scratch)
             else:
-                k[part], v[part] = attn.keys_values(x, cos, sin, scratch)
+                k[part], v[part] = attn.keys_values(x, angles, scratch)
 
         self.threads.map(project, self._slices(len(hidden)))
         if rows is not None:
-            x, cos, sin = self._normed(hidden[rows]), wave.cos[rows], wave.sin[rows]
-            q[:] = attn.queries(x, cos, sin)
+            x, angles = self._normed(hidden[rows]), angles_of(rotary, rows)
+            q[:] = attn.queries(x, angles)
         return q, k, v
 
     def _normed(self, hidden: Hidden) -> F32:
-        x = self.scratch.columns("x", *hidden.shape)
-        return self.input_layernorm(hidden.astype(np.float32, copy=False), x)
+        wide = hidden.astype(np.float32, copy=False)
+        if self.attention_norm is None:
+            return wide
+        return self.attention_norm(wide, self.scratch.columns("x", *hidden.shape))
 
     def _attend(self, attention: Attention[Ints], q: F32, k: Hidden, v: Hidden) -> F32:
         """Attend batch by batch; each query's context takes its place."""
-        context = q.reshape(len(q), -1)
+        context, scale = q.reshape(len(q), -1), self.self_attn.spec.scale
 
         def one(batch: AttentionBatch[Ints]) -> None:
             # No other batch reads these queries. Padding repeats one, so its result is
             # written twice, and equal.
-            context[batch.queries.ravel()] = attend(batch, q, k, v, attention.window)
+            made = attend(batch, q, k, v, scale=scale, window=attention.window)
+            context[batch.queries.ravel()] = made
 
         self.threads.map(one, attention.batches)
         return context
@@ -332,14 +352,29 @@ class NumpyBlock:
         def finish(part: slice) -> None:
             shape = hidden[part].shape
             sums = self.self_attn.o_proj(context[part], scratch.columns("sums", *shape))
+            self._weigh(sums, self.attention_out_norm)
             sums += hidden[part]
             if hidden.dtype != np.float32:
                 sums[:] = sums.astype(hidden.dtype)
-            x = self.post_attention_layernorm(sums, scratch.columns("x", *shape))
-            np.add(sums, self.mlp(x, scratch), out=hidden[part])
+            x = scratch.columns("x", *shape)
+            if self.feed_forward_norm is None:
+                x[:] = sums
+            else:
+                self.feed_forward_norm(sums, x)
+            added = self.mlp(x, scratch)
+            self._weigh(added, self.feed_forward_out_norm)
+            np.add(sums, added, out=hidden[part])
 
         self.threads.map(finish, self._slices(len(hidden)))
         return hidden
 
+    def _weigh(self, added: F32, norm: RMSNorm | None) -> None:
+        """Normalise and scale, where they stand, rows that are to join the stream."""
+        if norm is not None:
+            norm(added, added)
+        if self.spec.residual_multiplier != 1:
+            added *= self.spec.residual_multiplier
+
     def _slices(self, num_rows: int) -> list[slice]:
-        return self.threads.slices(num_rows, slice_rows(self.config))
+        rows = slice_rows(self.spec.feed_forward.intermediate_size)
+        return self.threads.slices(num_rows, rows)

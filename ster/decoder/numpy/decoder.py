@@ -1,44 +1,35 @@
-"""A checkpoint on the cpu: opens its blocks for ``decoder.numpy.block``.
-
-Read it beside ``decoder.mlx.decoder``: the same parts in the same order.
-"""
+"""A decoder on the cpu, for one run. Read it beside ``mlx.decoder``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ster.architecture.config import DecoderConfig
-from ster.architecture.tensors import (
-    EMBEDDING,
-    HEAD,
-    NORM,
-    block_values,
-    group_by_layer,
-)
-from ster.checkpoint.weights import StoredTensor
-from ster.decoder.contract import Cache, Decoder, Footprint, Wave
+from ster.architecture.spec import ModelSpec
+from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
+from ster.decoder.memory import free_memory, held_memory
 from ster.decoder.numpy.block import (
     ACTIVATED_VALUES,
     F32,
     MAX_GATHERED,
     MAX_SCORES,
-    MLP,
     Hidden,
-    Linear,
     NumpyBlock,
     NumpyCache,
-    RMSNorm,
-    SelfAttention,
     slice_rows,
 )
-from ster.decoder.numpy.scratch import Scratch
-from ster.decoder.numpy.threads import Threads, quiet, usable_cores
+from ster.decoder.numpy.threads import quiet, usable_cores
+from ster.decoder.numpy.weights import (
+    Head,
+    NumpyWeights,
+    Room,
+    block_bytes,
+    head_bytes,
+    rounded,
+)
 from ster.stream.attention import MIN_QUERIES, Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
@@ -47,8 +38,6 @@ from ster.stream.rotary import RotaryTables
 INDEX_BYTES = 128
 # A key and its position in attention's lists, and while they are made.
 KEY_BYTES = 24
-# Values converted at a time: they stay in a core's cache between the two steps.
-CONVERTED_VALUES = 1 << 18
 
 
 def check_available(device: str) -> None:
@@ -56,99 +45,103 @@ def check_available(device: str) -> None:
     del device
 
 
-def device_memory() -> int:
-    """Return no limit of its own: a run's is the machine's."""
-    return 2**62
+def device_memory(device: str) -> DeviceMemory:
+    """Say what the process holds, and a share of what is free beside it."""
+    del device
+    held = held_memory()
+    return DeviceMemory(held=held, limit=held + free_memory())
 
 
-def footprint(
-    config: DecoderConfig, *, precision: str, longest_prompt: int
-) -> Footprint:
+def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footprint:
     """Count what a decoder takes; see ``contract.Footprint``."""
     width = 2 if precision == "f16" else 4
-    block = 4 * block_values(config)  # products are f32 whatever the precision
-    stream = 2 * config.hidden_size + 2 * config.key_value_size
-    wide = config.query_size + 2 * config.head_dim
-    projected = config.query_size + 2 * config.key_value_size
-    slices = 4 * config.hidden_size + 3 * projected + 2 * config.intermediate_size
-    slices = slices * slice_rows(config) + 2 * ACTIVATED_VALUES
-    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * config.num_attention_heads)
-    keys = 2 * max(MAX_GATHERED, longest_prompt * config.key_value_size)
+    blocks = tuple(map(block_bytes, model.layers))
+    widest = [_layer_widths(model, layer) for layer in range(len(model.layers))]
+    token, slices = (max(each, default=0) for each in zip(*widest, strict=True))
+    heads, keys = model.max_heads, model.max_key_value_size
+    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * heads)
+    gathered = 2 * max(MAX_GATHERED, longest_prompt * keys)
+    # Groups of queries that share a batch hold copies of their keys' lists.
+    lists = KEY_BYTES * MAX_SCORES // heads // (2 * MIN_QUERIES**2)
     return Footprint(
-        block_bytes=block,
+        blocks=blocks,
         # The file's own pages may be mapped beside it.
-        open_bytes=2 * block,
-        token_bytes=width * stream + 4 * wide + INDEX_BYTES,
-        row_bytes=4 * config.hidden_size,
+        open_bytes=2 * max(blocks, default=0),
+        head_bytes=head_bytes(model),
+        token_bytes=2 * width * model.hidden_size + token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
-        fixed_bytes=usable_cores() * 4 * (slices + 3 * scores + keys),
+        row_bytes=4 * model.hidden_size,
+        # f32 as they come, then f64 with its exponentials.
+        logit_bytes=24 * model.vocab_size,
+        cache_bytes=sum(
+            2 * width * each.attention.key_value_size for each in model.layers
+        ),
+        fixed_bytes=usable_cores() * 4 * (slices + 3 * scores + gathered),
     )
 
 
-def open_decoder(
-    config: DecoderConfig,
-    tensors: Mapping[str, StoredTensor],
-    *,
-    device: str,
-    precision: str,
-    resident: bool,
-) -> NumpyDecoder:
-    """Make a decoder; its blocks are opened when they are needed."""
+def _layer_widths(model: ModelSpec, layer: int) -> tuple[int, int]:
+    """Count what a layer takes of a token, in bytes, and of a slice, in values."""
+    block = model.layers[layer]
+    attention, inner = block.attention, block.feed_forward.intermediate_size
+    keys, queries = attention.key_value_size, attention.query_size
+    # Queries, keys, values, and the angles as they are made and as they are used.
+    token = 4 * (queries + 2 * keys + 2 * attention.head_dim)
+    projected = queries + 2 * keys
+    values = 4 * model.hidden_size + 3 * projected + 2 * inner
+    return token, values * slice_rows(inner) + 2 * ACTIVATED_VALUES
+
+
+def hold_weights(model: ModelSpec, *, device: str, precision: str) -> NumpyWeights:
+    """Make what will hold a checkpoint's weights."""
     del device  # there is one
-    dtype = np.dtype(np.float16 if precision == "f16" else np.float32)
-    return NumpyDecoder(config, tensors, dtype, resident=resident)
+    return NumpyWeights(model, np.dtype(np.float16 if precision == "f16" else "f4"))
 
 
 class NumpyDecoder:
-    """The blocks of a checkpoint on the cpu.
+    """The blocks of a checkpoint on the cpu; see ``contract.Decoder``.
 
     Args:
-        config: What the decoder is.
-        tensors: The mapped tensors, by the names of ``checkpoint.tensors``.
-        dtype: The width of the weights and of the stream: f32 or f16.
-        resident: Keep every block's weights once they are made.
+        weights: What is held of it.
+        keep: Blocks stay once they are made.
     """
 
-    def __init__(
-        self,
-        config: DecoderConfig,
-        tensors: Mapping[str, StoredTensor],
-        dtype: np.dtype[Any],
-        *,
-        resident: bool,
-    ) -> None:
-        self.config = config
-        self._tensors = tensors
-        self._layers = group_by_layer(tensors)
-        self._dtype = dtype
-        self._threads = Threads()
-        self._scratch = Scratch()
-        self._resident: dict[int, NumpyBlock] | None = {} if resident else None
+    def __init__(self, weights: NumpyWeights, *, keep: bool) -> None:
+        self._weights = weights
+        self._keep = keep
         # One block is open at a time, so the next may be made where the last one was.
-        self._reused: dict[str, F32] | None = None if resident else {}
+        self._room: Room = {}
+        self._head: Head | None = None
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Return what the decoder is."""
+        return self._weights.model
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Tell whether blocks stay once they have been opened."""
+        return self._keep
 
     @property
     def max_attention_pairs(self) -> int:
         """Return how many query-key pairs one attention batch may hold."""
-        return MAX_SCORES // self.config.num_attention_heads
+        return MAX_SCORES // self.spec.max_heads
 
     @property
     def max_attention_keys(self) -> int:
         """Return how many keys one attention batch may gather."""
-        return MAX_GATHERED // self.config.key_value_size
+        return MAX_GATHERED // self.spec.max_key_value_size
 
     def embed(self, token_ids: Ints) -> Hidden:
         """Gather embedding rows; see ``contract.Decoder``."""
-        embedding = self._tensors[EMBEDDING]
-        rows = rounded(embedding.take(token_ids), self._dtype)
-        if self._resident is None:
+        embedding, dtype = self._weights.embedding(), self._weights.dtype
+        rows = rounded(embedding.take(token_ids), dtype)
+        if not self._keep:
             embedding.release()
-        return np.asfortranarray(rows, self._dtype)
-
-    @property
-    def resident(self) -> bool:
-        """Tell whether blocks stay once they have been opened."""
-        return self._resident is not None
+        if self.spec.embedding_scale != 1:
+            rows *= self.spec.embedding_scale
+        return np.asfortranarray(rows, dtype)
 
     def take(self, hidden: Hidden, rows: Ints) -> Hidden:
         """Take some rows of a stream."""
@@ -156,27 +149,26 @@ class NumpyDecoder:
 
     def unembed(self, hidden: Hidden) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
+        if self._head is None:
+            self._head = self._weights.head(keep=self._keep)
         norm, head = self._head
         with quiet():
-            return head(norm(hidden.astype(np.float32, copy=False)))
+            logits = head(norm(hidden.astype(np.float32, copy=False)))
+            if self.spec.logit_scale != 1:
+                logits *= self.spec.logit_scale
+            return logits
 
-    @cached_property
-    def _head(self) -> tuple[RMSNorm, Linear]:
-        weights = BlockWeights(self._tensors, self._dtype, self._threads)
-        head = EMBEDDING if self.config.tie_word_embeddings else HEAD
-        norm = RMSNorm(weight=weights.vector(NORM), eps=self.config.rms_norm_eps)
-        return norm, Linear(weight=weights.matrix(head), bias=None)
-
-    def make_caches(self) -> list[Cache[Any]]:
+    def make_caches(self, max_tokens: int) -> list[Cache[Any]]:
         """Make an empty cache for every layer."""
-        width = self.config.num_key_value_heads, self.config.head_dim
-        layers = range(self.config.num_hidden_layers)
-        return [NumpyCache(width, self._dtype) for _ in layers]
+        dtype = self._weights.dtype
+        layers = [each.attention for each in self.spec.layers]
+        widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
+        return [NumpyCache(width, dtype, max_tokens) for width in widths]
 
     def vector(self, values: F32) -> Hidden:
         """Round a vector to the stream's width; see ``contract.Decoder``."""
         with quiet():
-            return values.astype(self._dtype)
+            return values.astype(self._weights.dtype)
 
     def steer(self, hidden: Hidden, vector: Hidden) -> Hidden:
         """Add a vector to every row; see ``contract.Decoder``."""
@@ -187,26 +179,18 @@ class NumpyDecoder:
     @contextmanager
     def block(self, layer: int) -> Iterator[NumpyBlock]:
         """Open a block; see ``contract.Decoder``."""
-        if self._resident is not None and layer in self._resident:
-            yield self._resident[layer]
-            return
-        tensors = self._layers[layer]
-        for tensor in self._layers.get(layer + 1, {}).values():
-            tensor.prefetch()
-        weights = BlockWeights(tensors, self._dtype, self._threads, self._reused)
-        block = self._open(weights)
-        if self._resident is not None:
-            self._resident[layer] = block
-            yield block
-            return
-        yield block
-        for tensor in tensors.values():
-            tensor.release()
+        yield self._weights.block(layer, keep=self._keep, room=self._room)
+        self._weights.close_block(layer)
 
-    def wave(self, rotary: RotaryTables, attention: Attention[Ints]) -> Wave[Any]:
-        """Bring what belongs to a stream into memory as the stream lies in it."""
-        cos, sin = np.asfortranarray(rotary.cos), np.asfortranarray(rotary.sin)
-        return Wave(cos=cos, sin=sin, attention=attention)
+    def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[Any]:
+        """Lay the tables out as the stream lies."""
+        return RotaryTables(
+            cos=np.asfortranarray(tables.cos), sin=np.asfortranarray(tables.sin)
+        )
+
+    def bring_attention(self, attention: Attention[Ints]) -> Attention[Any]:
+        """Take it as it is."""
+        return attention
 
     def rows(self, hidden: Hidden, rows: Ints) -> F32:
         """Copy rows out as f32."""
@@ -215,103 +199,19 @@ class NumpyDecoder:
     def materialize(self, hidden: Hidden) -> None:
         """Do nothing: numpy has finished its work."""
 
-    def rest(self) -> None:
+    def close(self) -> None:
         """Let go of what stood between a block's products; see ``contract.Decoder``."""
-        self._scratch.clear()
-
-    def _open(self, weights: BlockWeights) -> NumpyBlock:
-        def norm(name: str) -> RMSNorm:
-            weight = weights.vector(f"{name}.weight")
-            return RMSNorm(weight=weight, eps=self.config.rms_norm_eps)
-
-        qk_norm = self.config.qk_norm
-        return NumpyBlock(
-            config=self.config,
-            input_layernorm=norm("input_layernorm"),
-            self_attn=SelfAttention(
-                config=self.config,
-                qkv_proj=weights.linear("self_attn", "q_proj", "k_proj", "v_proj"),
-                o_proj=weights.linear("self_attn", "o_proj"),
-                q_norm=norm("self_attn.q_norm") if qk_norm else None,
-                k_norm=norm("self_attn.k_norm") if qk_norm else None,
-            ),
-            post_attention_layernorm=norm("post_attention_layernorm"),
-            mlp=MLP(
-                gate_up_proj=weights.linear("mlp", "gate_proj", "up_proj"),
-                down_proj=weights.linear("mlp", "down_proj"),
-            ),
-            threads=self._threads,
-            scratch=self._scratch,
-        )
+        self._room, self._head = {}, None
+        self._weights.scratch.clear()
 
 
-@dataclass(frozen=True, slots=True)
-class BlockWeights:
-    """Reads weights: mapped, rounded to the run's precision, as f32."""
-
-    tensors: Mapping[str, StoredTensor]
-    dtype: np.dtype[Any]
-    threads: Threads
-    reused: dict[str, F32] | None = None
-
-    def vector(self, name: str) -> F32:
-        """Read a bias or a norm's weight."""
-        return rounded(self.tensors[name].as_float32().copy(), self.dtype)
-
-    def matrix(self, name: str) -> F32:
-        """Read a matrix alone."""
-        return self._stack([self.tensors[name]], name)
-
-    def linear(self, part: str, *names: str) -> Linear:
-        """Read projections, stacked into one."""
-        biases = [f"{part}.{name}.bias" for name in names]
-        weights = [self.tensors[f"{part}.{name}.weight"] for name in names]
-        return Linear(
-            weight=self._stack(weights, biases[0]),
-            bias=np.concatenate([self.vector(bias) for bias in biases])
-            if biases[0] in self.tensors
-            else None,
-        )
-
-    def _stack(self, tensors: list[StoredTensor], key: str) -> F32:
-        """Convert matrices into one below another, in pieces on all cores."""
-        if len(tensors) == 1 and tensors[0].dtype == "F32" and self.dtype == np.float32:
-            return tensors[0].as_float32()  # the mapped file itself
-        inputs = tensors[0].data.shape[1]
-        stacked = self._room(key, (sum(len(t.data) for t in tensors), inputs))
-        step = max(1, CONVERTED_VALUES // inputs)
-        pieces, row = [], 0
-        for tensor in tensors:
-            for at in range(0, len(tensor.data), step):
-                piece = tensor.part(at, at + step)
-                pieces.append((piece, stacked[row + at : row + at + len(piece.data)]))
-            row += len(tensor.data)
-
-        def convert(piece: tuple[StoredTensor, F32]) -> None:
-            piece[1][:] = rounded(piece[0].as_float32(), self.dtype)
-
-        self.threads.map(convert, pieces)
-        for tensor in tensors:
-            tensor.release()
-        return stacked
-
-    def _room(self, key: str, shape: tuple[int, int]) -> F32:
-        """Find room for a matrix: new, or where the last block's was."""
-        if self.reused is None:
-            return np.empty(shape, np.float32)
-        if key not in self.reused:
-            self.reused[key] = np.empty(shape, np.float32)
-        return self.reused[key]
+def open_decoder(weights: NumpyWeights, *, keep: bool) -> NumpyDecoder:
+    """Open a decoder for one run; see ``contract.Weights``."""
+    return NumpyDecoder(weights, keep=keep)
 
 
-def rounded(values: F32, dtype: np.dtype[Any]) -> F32:
-    """Round to the run's precision; past its range lie infinities, refused later."""
-    if dtype == np.float32:
-        return values
-    with quiet():
-        return values.astype(dtype).astype(np.float32)
-
-
-def _conforms(decoder: NumpyDecoder) -> Decoder[Any]:
+def _conforms(
+    weights: NumpyWeights, decoder: NumpyDecoder
+) -> tuple[Weights, Decoder[Any]]:
     """Hold this module to the contract, in the type checker."""
-    return decoder
+    return weights, decoder

@@ -1,26 +1,24 @@
-"""Which tensors a run reads, by name and shape."""
+"""What follows from a spec: the tensors that a run reads, and who shares tokens."""
 
 from __future__ import annotations
 
 import pytest
 
-from ster.architecture.config import DecoderConfig, resolve_config
-from ster.architecture.tensors import (
-    block_shapes,
-    block_values,
-    extraction_shapes,
-    generation_shapes,
-    group_by_layer,
-)
+from ster.architecture.config import resolve_config
+from ster.architecture.spec import ModelSpec, Shapes
 from tests.checkpoints import FAMILIES, make_config, make_tensors
 
 
-def config(family: str = "llama", **changes: object) -> DecoderConfig:
+def spec(family: str = "llama", **changes: object) -> ModelSpec:
     return resolve_config(make_config(family, **changes), "config.json")
 
 
+def block_shapes(model: ModelSpec) -> Shapes:
+    return model.layers[0].shapes
+
+
 def test_a_block_has_its_published_names():
-    assert block_shapes(config()) == {
+    assert block_shapes(spec()) == {
         "input_layernorm.weight": (32,),
         "post_attention_layernorm.weight": (32,),
         "self_attn.q_proj.weight": (32, 32),
@@ -66,7 +64,7 @@ def test_a_block_has_its_published_names():
     ],
 )
 def test_biases_and_norms_come_on_top_where_the_config_has_them(family, changes, more):
-    assert block_shapes(config(family, **changes)) == block_shapes(config()) | more
+    assert block_shapes(spec(family, **changes)) == block_shapes(spec()) | more
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -76,7 +74,7 @@ def test_extraction_reads_a_file_of_the_family_but_for_final_norm_and_head(famil
         for name, values in make_tensors(make_config(family)).items()
     }
     del in_file["norm.weight"], in_file["lm_head.weight"]
-    assert extraction_shapes(config(family), range(3)) == in_file
+    assert spec(family).shapes(range(3), head=False) == in_file
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -87,25 +85,17 @@ def test_generation_reads_the_whole_file(family, tied):
         name.removeprefix("model."): values.shape
         for name, values in make_tensors(declared).items()
     }
-    assert generation_shapes(config(family, tie_word_embeddings=tied)) == in_file
-
-
-def test_tensors_are_grouped_by_their_block():
-    names = ["embed_tokens.weight", "layers.0.a.b", "layers.12.a", "layers.0.c"]
-    assert group_by_layer({name: name for name in names}) == {
-        0: {"a.b": "layers.0.a.b", "c": "layers.0.c"},
-        12: {"a": "layers.12.a"},
-    }
+    assert spec(family, tie_word_embeddings=tied).shapes(range(3), head=True) == in_file
 
 
 def test_only_the_blocks_that_run_are_read():
-    shapes = extraction_shapes(config(), range(2))
+    shapes = spec().shapes(range(2), head=False)
     assert {name.split(".")[1] for name in shapes if "layers" in name} == {"0", "1"}
-    assert list(extraction_shapes(config(), [])) == ["embed_tokens.weight"]
+    assert list(spec().shapes([], head=False)) == ["embed_tokens.weight"]
 
 
 def test_a_head_dim_of_its_own_sets_the_projections():
-    shapes = block_shapes(config(head_dim=24))
+    shapes = block_shapes(spec(head_dim=24))
     assert shapes["self_attn.q_proj.weight"] == (96, 32)
     assert shapes["self_attn.v_proj.weight"] == (48, 32)
     assert shapes["self_attn.o_proj.weight"] == (32, 96)
@@ -113,4 +103,23 @@ def test_a_head_dim_of_its_own_sets_the_projections():
 
 def test_values_of_a_block_are_counted():
     attention, feed_forward = 2 * 32 * 32 + 2 * 16 * 32, 3 * 48 * 32
-    assert block_values(config()) == 2 * 32 + attention + feed_forward
+    assert spec().layers[0].num_values == 2 * 32 + attention + feed_forward
+
+
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+YARN = {"rope_type": "yarn", "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("scaling", "num_tokens", "length"),
+    [
+        (DYNAMIC, 1, 64),
+        (DYNAMIC, 64, 64),
+        (DYNAMIC, 65, 65),
+        (None, 500, 0),
+        (YARN, 5000, 0),
+    ],
+)
+def test_only_dynamic_scaling_tells_long_prompts_apart(scaling, num_tokens, length):
+    model = spec(rope_scaling=scaling, max_position_embeddings=64)
+    assert model.rotary_length(num_tokens) == length

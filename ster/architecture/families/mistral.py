@@ -1,0 +1,36 @@
+"""Mistral 7B, Nemo, Small and others. Source: transformers 5.24, models/mistral."""
+
+from __future__ import annotations
+
+from ster.architecture.blocks import BlockMaker, make_model
+from ster.architecture.fields import Fields
+from ster.architecture.sizes import read_rotary, read_sizes
+from ster.architecture.spec import ModelSpec
+from ster.architecture.windows import FULL, SLIDING, no_window, read_layer_types
+
+# MistralConfig.sliding_window where the file has no such field.
+WINDOW = 4096
+
+
+def read_mistral(fields: Fields) -> ModelSpec:
+    """Read a Mistral: no biases, and one window for all layers or for none."""
+    sizes = read_sizes(fields, max_position_embeddings=131_072, rms_norm_eps=1e-6)
+    rotary = read_rotary(fields, sizes)
+    window = _window(fields, sizes.num_hidden_layers)
+    maker = BlockMaker(sizes=sizes)
+    layers = [maker.block(i, rotary, window) for i in range(sizes.num_hidden_layers)]
+    return make_model(fields, sizes, layers)
+
+
+def _window(fields: Fields, num_layers: int) -> int | None:
+    # An explicit null means no window, an absent field means the family's own.
+    window: int | None = None
+    if fields.values.get("sliding_window", WINDOW) is not None:
+        window = fields.count("sliding_window", WINDOW)
+    expected = FULL if window is None else SLIDING
+    for declared in read_layer_types(fields, num_layers) or ():
+        if declared == SLIDING and window is None:
+            raise no_window(fields)
+        if declared != expected:
+            fields.refuse("layer_types", declared, f"{expected} in every layer")
+    return window

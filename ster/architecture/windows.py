@@ -1,0 +1,81 @@
+"""Which layers see a sliding window only, as config.json may say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ster.architecture.fields import Fields
+from ster.errors import ConfigError
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def read_layer_types(fields: Fields, num_layers: int) -> list[str] | None:
+    """Read which layers have a sliding window, where the file lists it.
+
+    Raises:
+        ConfigError: It is no list of the two kinds, one for each layer.
+    """
+    types = fields.values.get("layer_types")
+    if types is None:
+        return None
+    if not isinstance(types, list):
+        fields.refuse("layer_types", types, "a list")
+    if len(types) != num_layers:
+        raise ConfigError(
+            f"{fields.path} lists {len(types)} layer_types for {num_layers} layers",
+            path=fields.path,
+            field="layer_types",
+            found=len(types),
+            expected=num_layers,
+        )
+    for kind in types:
+        if kind not in (FULL, SLIDING):
+            fields.refuse("layer_types", kind, f"{FULL} or {SLIDING}")
+    return types
+
+
+def require_full_attention(fields: Fields, num_layers: int) -> None:
+    """Refuse sliding windows, which the family does not have.
+
+    Raises:
+        ConfigError: Some layer is listed as sliding.
+    """
+    for kind in read_layer_types(fields, num_layers) or ():
+        if kind == FULL:
+            continue
+        if not fields.has("sliding_window"):
+            raise no_window(fields)
+        fields.refuse("layer_types", kind, f"{FULL} in every layer")
+
+
+def no_window(fields: Fields) -> ConfigError:
+    """Make the refusal of windows whose size is not given."""
+    return ConfigError(
+        f"{fields.path} makes some layers sliding-window but declares no "
+        "sliding_window",
+        path=fields.path,
+        field="sliding_window",
+    )
+
+
+def switched_windows(fields: Fields, slides: Sequence[bool]) -> tuple[int | None, ...]:
+    """Read windows that stand in some layers only, and only when switched on.
+
+    Args:
+        fields: The whole config.
+        slides: Which layers have one where ``layer_types`` does not say it.
+
+    Raises:
+        ConfigError: Windows are used and their size is not given, or not switched on.
+    """
+    enabled = fields.flag("use_sliding_window", default=False)
+    types = read_layer_types(fields, len(slides))
+    if types is None:
+        types = [SLIDING if enabled and each else FULL for each in slides]
+    if SLIDING not in types:
+        return (None,) * len(slides)
+    if not (enabled and fields.has("sliding_window")):
+        raise no_window(fields)
+    window = fields.count("sliding_window")
+    return tuple(window if kind == SLIDING else None for kind in types)

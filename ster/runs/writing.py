@@ -1,0 +1,222 @@
+"""Writing answers: the prompt in one pass, then one token at a time over all blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.checkpoint.stop_tokens import read_stop_ids
+from ster.decoder.contract import Decoder
+from ster.documents.prompts import check_prompts
+from ster.errors import PromptError
+from ster.runs.inputs import next_token_inputs, pack_tokens, stream_inputs
+from ster.runs.loop import Deltas, bring_vectors, run_blocks
+from ster.runs.plan import Plan, megabytes
+from ster.runs.sampling import Sampling, make_sampler
+from ster.runs.scoring import not_finite
+from ster.runs.session import Session
+from ster.stream.packing import Tokens
+
+Array = TypeVar("Array")
+F32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Prompts that are encoded, and whose answering is planned; nothing is mapped yet.
+
+    Args:
+        session: The open checkpoint.
+        token_ids: Tokens of each prompt.
+        stop_ids: The end-of-text tokens.
+        plan: Memory, one wave for each prompt.
+        deltas: For some layers, a vector (hidden_size,) that is added to every row.
+        sampling: How tokens are chosen.
+        max_new_tokens: At most this many for each answer.
+    """
+
+    session: Session
+    token_ids: Sequence[Tokens]
+    stop_ids: frozenset[int]
+    plan: Plan
+    deltas: Deltas
+    sampling: Sampling
+    max_new_tokens: int
+
+    def answers(self) -> Iterator[str]:
+        """Answer one prompt after the other, over weights that are opened once."""
+        with self.session.open(self.plan) as decoder:
+            for ids in self.token_ids:
+                yield "".join(self._write(decoder, ids))
+
+    def stream(self) -> Iterator[str]:
+        """Answer the first prompt, yielding text as it becomes readable."""
+        with self.session.open(self.plan) as decoder:
+            yield from self._write(decoder, self.token_ids[0])
+
+    def _write(self, decoder: Decoder[Any], token_ids: Tokens) -> Iterator[str]:
+        """Write one answer; text that is not whole yet waits."""
+        sample = make_sampler(self.sampling)
+
+        def checked(logits: F32) -> int:
+            if not np.isfinite(logits).all():
+                what = "the scores of the next token are"
+                raise not_finite(what, self.session)
+            return sample(logits)
+
+        text = self.session.encoder.open_text()
+        tokens = write_tokens(
+            decoder,
+            token_ids,
+            deltas=self.deltas,
+            sample=checked,
+            stop_ids=self.stop_ids,
+            max_new_tokens=self.max_new_tokens,
+        )
+        for token in tokens:
+            if piece := text.add(token):
+                yield piece
+        if piece := text.rest():
+            yield piece
+
+
+def plan_writing(
+    session: Session,
+    prompts: Sequence[str],
+    *,
+    system: str | None,
+    deltas: Deltas,
+    sampling: Sampling,
+    max_new_tokens: int,
+) -> Writing:
+    """Encode prompts and plan their answers, refusing what can be without weights.
+
+    Args:
+        session: The open checkpoint.
+        prompts: Each the user's turn under a template, else a text to continue.
+        system: The system's turn before it; needs the model's template.
+        deltas: For some layers, a vector (hidden_size,) that is added to every row.
+        sampling: How tokens are chosen.
+        max_new_tokens: At most this many for each answer.
+
+    Raises:
+        PromptError: A prompt cannot be encoded or leaves no room for an answer.
+        SterError: Something about the checkpoint, or the run does not fit.
+    """
+    checked = check_prompts(prompts)
+    if max_new_tokens < 1:
+        raise PromptError("max_new_tokens must be greater than zero")
+    token_ids = encode_turns(session, checked, system)
+    stop_ids = read_stop_ids(session.files)
+    room = session.spec.max_position_embeddings - min(map(len, token_ids))
+    plan = session.plan(
+        token_ids,
+        session.spec.num_hidden_layers,
+        head=True,
+        logit_rows=1,
+        new_tokens=min(max_new_tokens, room),
+        max_prompts=1,
+        repeats=True,
+    )
+    if not plan.keep:
+        session.reporter.warn(
+            f"the weights need {megabytes(plan.kept_bytes)} and may use "
+            f"{megabytes(plan.memory_bytes)}, so they are read anew for every token"
+        )
+    return Writing(
+        session=session,
+        token_ids=token_ids,
+        stop_ids=stop_ids,
+        plan=plan,
+        deltas=deltas,
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+    )
+
+
+def encode_turns(
+    session: Session, prompts: Sequence[str], system: str | None
+) -> Sequence[Tokens]:
+    """Encode what is to be answered, and refuse what leaves no room.
+
+    Raises:
+        PromptError: A prompt is too long, or a system turn has no template.
+    """
+    before: list[dict[str, str]] = []
+    if system is not None:
+        before = [{"role": "system", "content": system}]
+        label = session.encoder.chat_template
+        if label != "applied":
+            raise PromptError(
+                "a conversation of several turns needs the model's chat template, and "
+                f"this run's chat template is {label}",
+                field="chat_template",
+                found=label,
+                expected="applied",
+            )
+    chats = [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
+    token_ids = session.encoder.encode_conversations(chats)
+    session.check_tokens(token_ids)
+    limit = session.spec.max_position_embeddings
+    for number, ids in enumerate(token_ids, start=1):
+        if len(ids) >= limit:
+            raise PromptError(
+                f"prompt contains {len(ids)} tokens, model context allows fewer than "
+                f"{limit}",
+                prompt=number,
+                found=len(ids),
+                expected=limit,
+            )
+    return token_ids
+
+
+def write_tokens(
+    decoder: Decoder[Array],
+    prompt: Tokens,
+    *,
+    deltas: Deltas,
+    sample: Callable[[F32], int],
+    stop_ids: Collection[int],
+    max_new_tokens: int,
+) -> Iterator[int]:
+    """Continue a prompt, yielding each token as soon as it is known.
+
+    Stops before a stop token, after ``max_new_tokens``, or where the trained length is
+    full. It knows token ids only, never text.
+
+    Args:
+        decoder: The blocks, with head.
+        prompt: Token ids, fewer than ``max_position_embeddings``.
+        deltas: For some layers, a vector (hidden_size,) that is added to every row, in
+            prompt and generated tokens alike.
+        sample: Chooses a token from logits, (vocab_size,).
+        stop_ids: The end-of-text tokens.
+        max_new_tokens: At most this many.
+    """
+    spec, position = decoder.spec, len(prompt)
+    num_new = min(max_new_tokens, spec.max_position_embeddings - position)
+    caches = decoder.make_caches(position + num_new)
+    vectors = bring_vectors(decoder, deltas)
+    packed = pack_tokens(spec, [prompt])
+    top, token_ids = spec.num_hidden_layers - 1, packed.token_ids
+    inputs_of = stream_inputs(decoder, packed, top=top, top_rows=packed.last_rows)
+    for _ in range(num_new):
+        hidden = run_blocks(
+            decoder,
+            token_ids,
+            inputs_of,
+            num_blocks=top + 1,
+            vectors=vectors,
+            caches=caches,
+        )
+        token = sample(decoder.unembed(hidden)[-1])
+        if token in stop_ids:
+            return
+        yield token
+        token_ids = np.array([token])
+        inputs_of = next_token_inputs(decoder, position)
+        position += 1
