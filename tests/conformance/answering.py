@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster import SteeringVector
-from ster.runs.answering import open_answering
-from ster.runs.generation import generate_tokens
+from ster.runs.writing import write_tokens
 from ster.runtime import Runtime
 from ster.workflows.compatibility import sum_deltas
 from tests.checkpoints import text
@@ -44,17 +43,19 @@ def continue_greedily(
     Returns:
         The tokens, and the logits that each was chosen from, (count, vocab_size).
     """
-    model, seen = runtime._model, []
+    session, seen = runtime._session, []
 
     def choose(logits: F32) -> int:
         seen.append(logits.copy())
         return int(logits.argmax())
 
-    with open_answering(model, len(prompt)) as decoder:
-        tokens = generate_tokens(
+    layers = len(session.spec.layers)
+    plan = session.plan([prompt], layers, head=True, new_tokens=count, repeats=True)
+    with session.open(plan) as decoder:
+        tokens = write_tokens(
             decoder,
             prompt,
-            deltas=sum_deltas(steering(runtime, vectors), model),
+            deltas=sum_deltas(steering(runtime, vectors), session),
             sample=choose,
             stop_ids=(),
             max_new_tokens=count,

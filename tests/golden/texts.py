@@ -21,7 +21,7 @@ from tests.golden.text_cases import TEXT_CASES, write_text_case
 
 MODES = ("auto", "off")
 BESIDE = (
-    Path(os.environ.get("STER_SHARED", TEXTS.parents[3] / "shared")).absolute()
+    Path(os.environ.get("STER_SHARED", Path(__file__).resolve().parents[3] / "shared"))
     / "golden"
 )
 HANDED_OVER = (
