@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ster
-from tests.checkpoints import make_tensors, text, write_checkpoint
+from tests.checkpoints import (
+    Config,
+    Tensors,
+    make_tensors,
+    text,
+    write_checkpoint,
+)
 from tests.conformance.compare import (
     assert_close,
     assert_width,
@@ -17,7 +24,7 @@ from tests.conformance.compare import (
 )
 from tests.golden.golden import NAMES, fingerprint, read_golden
 from tests.golden.texts import MODES, TEXT_NAMES, open_texts
-from tests.reference import last_rows
+from tests.reference import last_rows, logits
 
 # The dynamic and the long prompts go past the trained length on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::ster.SterWarning")
@@ -67,23 +74,55 @@ def test_the_oracle_agrees_with_transformers(name: str):
     assert_close(rows.astype(np.float32), golden.residuals, 2e-6)
 
 
-# llama-long is about long prompts: nothing in it could be dropped.
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "llama-long"])
-def test_a_golden_case_would_notice_a_feature_that_is_dropped(name: str):
+# Far above every tolerance at f32.
+SEEN = 5e-3
+# A field of a config, or a part of a tensor's name, and what goes with it.
+FEATURES = {
+    "rope_scaling": "",
+    "rope_parameters": "",
+    "use_sliding_window": "",
+    "sliding_window": "",
+    "attention_bias": r"self_attn.*bias",
+    "mlp_bias": r"mlp.*bias",
+    "q_norm": r"q_norm",
+    "k_norm": r"k_norm",
+    "embedding_multiplier": "",
+    "attention_multiplier": "",
+    "residual_multiplier": "",
+    "logits_scaling": "",
+    "no_rope_layers": "",
+    "no_rope_layer_interval": "",
+}
+
+
+def features(name: str) -> list[str]:
+    """List what could be dropped of a case."""
+    config = read_golden(name).config
+    tensors = " ".join(make_tensors(config))
+    return [
+        feature
+        for feature, pattern in FEATURES.items()
+        if config.get(feature) or ("norm" in feature and re.search(pattern, tensors))
+    ]
+
+
+def without(feature: str, config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
+    """Drop a feature, with its tensors."""
+    left = {key: value for key, value in config.items() if key != feature}
+    if feature == "sliding_window":
+        left[feature] = 1 << 20  # absent stands for a width of the family's own
+    pattern = FEATURES[feature]
+    kept = {k: v for k, v in tensors.items() if not (pattern and re.search(pattern, k))}
+    return left, kept
+
+
+@pytest.mark.parametrize(
+    ("name", "feature"), [(name, each) for name in NAMES for each in features(name)]
+)
+def test_a_golden_case_would_notice_a_feature_that_is_dropped(name: str, feature: str):
     golden = read_golden(name)
     tensors = make_tensors(golden.config, golden.seed)
-    dropped = [
-        "rope_scaling",
-        "rope_parameters",
-        "use_sliding_window",
-        "attention_bias",
-        "mlp_bias",
-    ]
-    config = {k: v for k, v in golden.config.items() if k not in dropped}
-    config |= {"sliding_window": None} if config["model_type"] == "mistral" else {}
-    tensors = {
-        k: v for k, v in tensors.items() if "bias" not in k and "q_norm" not in k
-    }
-    rows = np.stack([last_rows(config, tensors, p) for p in golden.prompts])
+    config, tensors = without(feature, golden.config, tensors)
+    found = np.stack([logits(config, tensors, p)[-1] for p in golden.prompts])
     with pytest.raises(AssertionError, match="largest difference"):
-        assert_close(rows.astype(np.float32), golden.residuals, 5e-2)
+        assert_close(found[:, None].astype(np.float32), golden.logits[:, None], SEEN)

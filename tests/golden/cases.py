@@ -88,6 +88,35 @@ CASES: Mapping[str, tuple[Config, Sequence[int]]] = {
     ),
     "llama-biases": (make_config(attention_bias=True, mlp_bias=True), LENGTHS),
     "llama-long": (make_config(max_position_embeddings=1024), (300, 700)),
+    "granite": (make_config("granite", tie_word_embeddings=True), LENGTHS),
+    "granite-biases": (
+        make_config("granite", attention_bias=True, mlp_bias=True, head_dim=12),
+        LENGTHS,
+    ),
+    "smollm3": (
+        make_config(
+            "smollm3",
+            no_rope_layer_interval=...,
+            no_rope_layers=[1, 0, 1],
+            rope_theta=...,  # its own default is 2,000,000
+            tie_word_embeddings=...,  # and this is true
+        ),
+        (*LENGTHS, 100),
+    ),
+    "smollm3-biases": (
+        make_config("smollm3", attention_bias=True, mlp_bias=True),
+        LENGTHS,
+    ),
+    "olmo2": (make_config("olmo2", rope_theta=500000.0), (*LENGTHS, 100)),
+    "olmo2-biases": (
+        make_config(
+            "olmo2",
+            attention_bias=True,
+            num_key_value_heads=...,
+            tie_word_embeddings=True,
+        ),
+        LENGTHS,
+    ),
     "mistral-head-dim": (
         make_config("mistral", head_dim=12, sliding_window=8),
         LENGTHS,

@@ -30,6 +30,9 @@ HANDED_OVER = (
     "llama3-tied-sharded",
     "mistral-window",
     "qwen2",
+    "families/granite",
+    "families/smollm3",
+    "families/olmo2",
 )
 TEXT_NAMES = (
     *TEXT_CASES,
