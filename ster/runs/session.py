@@ -96,7 +96,7 @@ class Session:
             WeightsError: A weight file is damaged or lacks a tensor.
         """
         weights = self._take_weights(plan.num_blocks, head=plan.head)
-        if not plan.keep:
+        if plan.release:
             weights.release()
         decoder = self._implementation.open_decoder(weights, keep=plan.keep)
         try:
@@ -118,8 +118,8 @@ class Session:
             footprint=self._implementation.footprint(
                 self.spec, precision=self.precision, longest_prompt=longest_prompt
             ),
-            # A run takes over what the weights hold.
             other_bytes=max(0, memory.held - self._held_bytes),
+            held_bytes=self._held_bytes,
             memory_bytes=memory.limit if self.memory is None else self.memory,
         )
 
