@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import os
 
+from ster.text import printable
+
 
 class SterError(Exception):
     """A refusal: one sentence for the person, then what caused it, outermost first.
@@ -73,7 +75,7 @@ class SterError(Exception):
 
     def __str__(self) -> str:
         """Join sentence and causes on one line, for tracebacks and notebooks."""
-        return ": ".join((self.sentence, *self.causes))
+        return printable(": ".join((self.sentence, *self.causes)))
 
     def _take_facts(self, cause: SterError) -> None:
         for name in ("path", "field", "found", "expected", "layer", "prompt"):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ster.cli.streams import write_stderr
+from ster.cli.streams import say
 from ster.errors import UsageError
 from ster.runs.memory import parse_memory
 from ster.text import quoted
@@ -137,7 +137,7 @@ class Group(TyperGroup):
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Show the help to those who gave nothing to parse."""
         if not args:
-            write_stderr(f"{ctx.get_help()}\n")
+            say(f"{ctx.get_help()}\n")
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
