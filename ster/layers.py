@@ -77,9 +77,12 @@ def check_layers(layers: Iterable[int], num_hidden_layers: int) -> tuple[int, ..
 
 
 def abridge(layers: tuple[int, ...]) -> str:
-    """Write ascending layers briefly: ``3``, ``0, 2, 5`` or ``0 to 29``."""
+    """Write ascending layers briefly: ``3``, ``0, 2, 5`` or ``0 to 29``.
+
+    They are counted, not counted out: a document may name layer 1000000000.
+    """
     first, last = layers[0], layers[-1]
-    if len(layers) > 2 and layers == tuple(range(first, last + 1)):
+    if 2 < len(layers) == last - first + 1:
         return f"{first} to {last}"
     return ", ".join(map(str, layers))
 

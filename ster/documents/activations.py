@@ -124,10 +124,12 @@ class ActivationWriter:
         if not finite.all():
             layer = layers[int(finite.argmin())]
             prompt = self._num_records + 1
-            raise NumericsError(f"layer {layer} of prompt {prompt} is not finite")
+            sentence = f"layer {layer} of prompt {prompt} is not finite"
+            raise NumericsError(sentence, layer=layer, prompt=prompt)
 
     def _failure(self, cause: str | BaseException) -> OutputError:
-        return OutputError(f"failed to write {self._file.path}", cause)
+        path = self._file.path
+        return OutputError(f"failed to write {path}", cause, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -159,11 +161,17 @@ class Activations:
         shape = (len(self.prompts), len(self.layers), self.hidden_size)
         if self.array.dtype != np.float32 or self.array.shape != shape:
             found = f"{self.array.dtype} {self.array.shape}"
-            raise DocumentError(f"activations must be float32 {shape}, not {found}")
+            raise DocumentError(
+                f"activations must be float32 {shape}, not {found}",
+                field="array",
+                found=found,
+                expected=f"float32 {shape}",
+            )
         if 0 in shape:
             raise DocumentError("activations need a prompt, a layer and a width")
         if list(self.layers) != sorted(set(self.layers)):
-            raise DocumentError("layers of activations must be ascending")
+            sentence = "layers of activations must be ascending"
+            raise DocumentError(sentence, field="layers", found=self.layers)
         if not np.isfinite(self.array).all():
             raise NumericsError("activations hold a value that is not finite")
 
@@ -193,7 +201,11 @@ class Activations:
         """
         if layer not in self.layers:
             there = abridge(self.layers)
-            raise LayerError(f"layer {layer} was not read; there are {there}")
+            raise LayerError(
+                f"layer {layer} was not read; there are {there}",
+                layer=layer,
+                expected=self.layers,
+            )
         view: Float32Array = self.array[:, self.layers.index(layer)]
         return view
 
@@ -275,5 +287,5 @@ def _parse_rows(
     finite = np.isfinite(table).all(axis=1)
     if not finite.all():
         layer = layers[int(finite.argmin())]
-        raise DocumentError(f"layer {layer} contains a non-finite value")
+        raise DocumentError(f"layer {layer} contains a non-finite value", layer=layer)
     return table

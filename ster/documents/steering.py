@@ -66,7 +66,7 @@ def open_artifact(
     except OutputError as error:
         remove_directories(made)
         sentence = f"failed to write steering artifact {label}"
-        raise OutputError(sentence, *error.causes) from error
+        raise OutputError(sentence, *error.causes, path=path) from error
     except BaseException:
         remove_directories(made)
         raise
@@ -81,16 +81,18 @@ def check_layers(layers: tuple[int, ...], directions: F32) -> None:
     """
     for before, layer in pairwise(layers):
         if layer == before:
-            raise DocumentError(f"layer {layer} is given twice")
+            raise DocumentError(f"layer {layer} is given twice", layer=layer)
         if layer < before:
             raise DocumentError(
-                f"layer {layer} follows layer {before}; layers must ascend"
+                f"layer {layer} follows layer {before}; layers must ascend",
+                layer=layer,
             )
     for layer, direction in zip(layers, directions, strict=True):
         if not np.isfinite(direction).all():
-            raise DocumentError(f"layer {layer} contains a non-finite value")
+            sentence = f"layer {layer} contains a non-finite value"
+            raise DocumentError(sentence, layer=layer)
         if not direction.any():
-            raise DocumentError(f"layer {layer} contains only zeros")
+            raise DocumentError(f"layer {layer} contains only zeros", layer=layer)
 
 
 def _make_parent(label: str) -> list[str]:
@@ -98,7 +100,7 @@ def _make_parent(label: str) -> list[str]:
     try:
         return make_directories(os.path.abspath(parent)) if parent else []
     except (OSError, ValueError) as error:
-        raise OutputError(f"failed to create {parent}", error) from error
+        raise OutputError(f"failed to create {parent}", error, path=parent) from error
 
 
 def _parse(document: object) -> dict[str, Any]:
@@ -159,7 +161,9 @@ def _parse_number(vector: dict[str, object], name: str) -> np.float32:
         raise JsonError(f"`{name}` is no number")
     number: np.float32 = narrow(np.array([value], dtype=np.float64))[0]
     if not np.isfinite(number):
-        raise DocumentError(f"layer {vector['layer']} contains a non-finite value")
+        layer = field(vector, "layer", int)
+        sentence = f"layer {layer} contains a non-finite value"
+        raise DocumentError(sentence, layer=layer, field=name, found=value)
     return number
 
 

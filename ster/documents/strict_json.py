@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import orjson
 
-from ster.errors import DocumentError, OutputError
+from ster.errors import DocumentError, OutputError, SterError
 from ster.text import quoted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -118,11 +118,14 @@ def read_document(
         with open(path, "rb") as file:
             data = file.read()
     except (OSError, ValueError) as error:
-        raise DocumentError(f"{unread} {label}", error) from error
+        raise DocumentError(f"{unread} {label}", error, path=path) from error
     try:
         return parse(read_json(data))
     except JsonError as error:
-        raise DocumentError(f"{invalid} in {label}", error) from error
+        raise DocumentError(f"{invalid} in {label}", error, path=path) from error
+    except SterError as error:
+        error.path = error.path or label
+        raise
 
 
 def dump_json(document: object, path: str) -> bytes:
@@ -134,5 +137,5 @@ def dump_json(document: object, path: str) -> bytes:
     try:
         return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
     except orjson.JSONEncodeError as error:
-        # A path on the command line need not be UTF-8, and JSON must be.
-        raise OutputError(f"failed to write {path}", error) from error
+        # A name on the command line need not be UTF-8, and JSON must be.
+        raise OutputError(f"failed to write {path}", error, path=path) from error

@@ -109,7 +109,11 @@ class SteeringVector:
         """
         if layer not in self.layers:
             there = abridge(self.layers)
-            raise LayerError(f"the vector has no layer {layer}; there are {there}")
+            raise LayerError(
+                f"the vector has no layer {layer}; there are {there}",
+                layer=layer,
+                expected=self.layers,
+            )
         view: F32 = self.array[self.layers.index(layer)]
         return view
 
@@ -135,7 +139,8 @@ class SteeringVector:
             return NotImplemented
         factor = _to_float(strength)
         if not math.isfinite(factor):
-            raise DirectionError(f"a strength must be finite, not {factor}")
+            sentence = f"a strength must be finite, not {factor}"
+            raise DirectionError(sentence, field="strength", found=strength)
         before = _read_scale(self.metadata)
         scale = factor if before is None else factor * before
         with np.errstate(all="ignore"):  # what overflows is refused
@@ -151,7 +156,8 @@ class SteeringVector:
             return NotImplemented
         number = _to_float(divisor)
         if not number or not math.isfinite(1 / number):
-            raise DirectionError(f"a strength cannot be divided by {number:g}")
+            sentence = f"a strength cannot be divided by {number:g}"
+            raise DirectionError(sentence, field="strength", found=divisor)
         return self * (1 / number)
 
     def __neg__(self) -> SteeringVector:
@@ -302,7 +308,10 @@ def _check_same_space(one: SteeringVector, other: SteeringVector) -> None:
         if read(one) != read(other):
             raise DirectionError(
                 f"vectors of different models cannot be added: {name} is "
-                f"{quoted(str(read(one)))} and {quoted(str(read(other)))}"
+                f"{quoted(str(read(one)))} and {quoted(str(read(other)))}",
+                field=name,
+                found=read(other),
+                expected=read(one),
             )
 
 
