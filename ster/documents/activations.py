@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,19 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.strict_json import (
+    JsonError,
+    check_json_name,
+    dump_json,
+    read_document,
+)
 from ster.documents.whole_files import AtomicFile
 from ster.errors import DocumentError, LayerError, NumericsError, OutputError
 from ster.layers import abridge
 from ster.text import counted, quoted
 
 Float32Array = npt.NDArray[np.float32]
+_NUMPY_WAY = "numpy.savez takes activations.array, and safetensors.numpy.save_file too"
 _LAYER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
 
@@ -60,6 +66,7 @@ class ActivationWriter:
         model_revision: str | None,
         hidden_size: int,
     ) -> None:
+        check_json_name(path, _NUMPY_WAY)
         self._file = AtomicFile(path)
         self._model = model
         self._revision = model_revision
@@ -187,6 +194,12 @@ class Activations:
             f"hidden_size={self.hidden_size})"
         )
 
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        """Let numpy take it for its array, without a copy unless one is needed."""
+        return np.array(self.array, dtype=dtype, copy=copy)
+
     def layer(self, layer: int) -> Float32Array:
         """Look at one layer's activations without copying them.
 
@@ -213,7 +226,7 @@ class Activations:
         """Write an activation artifact, the whole document or nothing.
 
         Raises:
-            OutputError: It cannot be written.
+            OutputError: It cannot be written, or the name is not that of JSON.
         """
         with ActivationWriter(
             path,

@@ -9,7 +9,7 @@ import os
 from types import TracebackType
 from typing import Self
 
-from ster.documents.strict_json import dump_json
+from ster.documents.strict_json import check_json_name, dump_json
 from ster.documents.whole_files import AtomicFile
 
 
@@ -28,6 +28,7 @@ class AnswerWriter:
     def __init__(
         self, path: str | os.PathLike[str], *, model: str, model_revision: str | None
     ) -> None:
+        check_json_name(path)
         self._file = AtomicFile(path)
         self._answers: list[dict[str, str]] = []
         self._document = {

@@ -25,7 +25,12 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.strict_json import (
+    JsonError,
+    check_json_name,
+    dump_json,
+    read_document,
+)
 from ster.documents.whole_files import AtomicFile, make_directories, remove_directories
 from ster.errors import DocumentError, OutputError
 
@@ -58,6 +63,7 @@ def open_artifact(
     Raises:
         OutputError: It cannot be written. Then nothing is left behind.
     """
+    check_json_name(path)
     label = os.fspath(path)
     made = _make_parent(label)
     try:

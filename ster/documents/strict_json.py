@@ -22,6 +22,12 @@ _NO_PART_OF_A_KEY_COUNT = b"0123456789.,-+eE[]{} \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
+# Who names an output so means another format.
+_OTHER_FORMATS = (
+    *(".npz", ".npy", ".safetensors", ".pt", ".pth", ".bin", ".gguf", ".h5", ".hdf5"),
+    *(".parquet", ".csv", ".tsv", ".pkl", ".pickle", ".zip"),
+)
+
 Parsed = TypeVar("Parsed")
 
 
@@ -139,3 +145,26 @@ def dump_json(document: object, path: str) -> bytes:
     except orjson.JSONEncodeError as error:
         # A name on the command line need not be UTF-8, and JSON must be.
         raise OutputError(f"failed to write {path}", error, path=path) from error
+
+
+def check_json_name(path: str | os.PathLike[str], *ways: str) -> None:
+    """Refuse to give a JSON document the name of another format.
+
+    Args:
+        path: Where the document shall be.
+        ways: How to get the other format, where there is a way.
+
+    Raises:
+        OutputError: The name ends like a format that is not written here.
+    """
+    label = os.fspath(path)
+    stem, suffix = os.path.splitext(label)
+    if suffix.lower() in _OTHER_FORMATS:
+        raise OutputError(
+            f"failed to write {label}",
+            f"the document is JSON and no {suffix}; {stem}.json would say so",
+            *ways,
+            path=label,
+            found=suffix,
+            expected=".json",
+        )
