@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ster.errors import SterError
     from ster.loading import load
     from ster.reporting import SterWarning
-    from ster.runs.sampling import Sampling
+    from ster.runs.sampling import Answering, Sampling
     from ster.runtime import Runtime
     from ster.toy import write_toy_checkpoint
     from ster.vectors.steering import SteeringVector
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Activations",
+    "Answering",
     "PairSet",
     "Runtime",
     "Sampling",
@@ -38,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "Activations": "ster.documents.activations",
+    "Answering": "ster.runs.sampling",
     "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
     "Sampling": "ster.runs.sampling",

@@ -153,6 +153,7 @@ _WAYS = {
         'ster.StrengthTrial.of("-4,4", batch_size=8, max_sequence=200) makes one'
     ),
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
+    "Answering": "ster.Answering(max_new_tokens=64) makes one",
 }
 
 
@@ -164,7 +165,13 @@ def require_type(value: object, kind: type, name: str) -> None:
     """
     if not isinstance(value, kind):
         sentence = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
-        raise UsageError(sentence, _WAYS[kind.__name__])
+        raise UsageError(
+            sentence,
+            _WAYS[kind.__name__],
+            field=name,
+            found=value,
+            expected=kind.__name__,
+        )
 
 
 def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 from ster.architecture.config import DecoderConfig
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import check_prompts
+from ster.documents.prompts import check_prompts, check_text, take_list
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
 from ster.runs.answering import score_texts, stream_answer
 from ster.runs.plan import ExtractionPlan
 from ster.runs.reading import Reading, plan_reading
-from ster.runs.sampling import Sampling
+from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import LoadedModel
 from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
@@ -221,13 +222,7 @@ class Runtime:
         return reading.plan
 
     def generate(
-        self,
-        prompt: str,
-        *,
-        steer: Steer = (),
-        system: str | None = None,
-        max_new_tokens: int = 128,
-        sampling: Sampling | None = None,
+        self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
     ) -> str:
         """Answer a prompt.
 
@@ -235,76 +230,47 @@ class Runtime:
             prompt: One user message under a chat template, else a text to continue.
             steer: One vector, or several whose sum is added to every token's residual
                 stream, in prompt and answer alike.
-            system: The system's message before it; needs the model's chat template.
-            max_new_tokens: At most this many.
-            sampling: How tokens are chosen; the likeliest each time unless given.
+            **how: ``system``, the system's message before the prompt;
+                ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
+                time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of
+                it as ``answering``.
 
         Returns:
             The answer without special tokens.
 
         Raises:
             SterError: The prompt, the steering or a weight is refused.
+
+        Example:
+            >>> runtime.generate("The sea", max_new_tokens=8, temperature=0.7)
         """
-        return "".join(
-            self.stream(
-                prompt,
-                steer=steer,
-                system=system,
-                max_new_tokens=max_new_tokens,
-                sampling=sampling,
-            )
-        )
+        return "".join(self.stream(prompt, steer=steer, **how))
 
     def stream(
-        self,
-        prompt: str,
-        *,
-        steer: Steer = (),
-        system: str | None = None,
-        max_new_tokens: int = 128,
-        sampling: Sampling | None = None,
+        self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
     ) -> Iterator[str]:
         """Answer as ``generate`` does, yielding text as it becomes readable.
 
         Raises:
             SterError: As for ``generate``; what needs no weights, at once.
         """
-        return stream_answer(
-            self._model,
-            prompt,
-            system=system,
-            deltas=sum_deltas(steer, self._model),
-            sampling=sampling or Sampling(),
-            max_new_tokens=max_new_tokens,
-        )
+        (answer,) = self._answer([prompt], steer, how)
+        return answer
 
     def generate_all(
         self,
-        prompts: Sequence[str],
+        prompts: Iterable[str],
         *,
         steer: Steer = (),
-        system: str | None = None,
-        max_new_tokens: int = 128,
-        sampling: Sampling | None = None,
+        **how: Unpack[AnsweringKeywords],
     ) -> Iterator[str]:
         """Answer prompts one by one, each as ``generate`` does.
 
         Raises:
             SterError: As for ``generate``; for every prompt before any is answered.
         """
-        deltas = sum_deltas(steer, self._model)
-        streams = [
-            stream_answer(
-                self._model,
-                prompt,
-                system=system,
-                deltas=deltas,
-                sampling=sampling or Sampling(),
-                max_new_tokens=max_new_tokens,
-            )
-            for prompt in check_prompts(prompts)
-        ]
-        return ("".join(stream) for stream in streams)
+        answers = self._answer(check_prompts(prompts), steer, how)
+        return ("".join(pieces) for pieces in answers)
 
     def response_tokens(self, text: str) -> list[int]:
         """Encode a whole response, under a template an assistant's turn."""
@@ -312,7 +278,7 @@ class Runtime:
 
     def score_responses(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         steer: Steer = (),
         batch_size: int = 8,
@@ -328,7 +294,28 @@ class Runtime:
             SterError: A text or a weight is refused.
         """
         deltas = sum_deltas(steer, self._model)
-        return score_texts(self._model, texts, deltas, batch_size)
+        responses = take_list(texts, "responses")
+        for number, response in enumerate(responses, start=1):
+            check_text(response, "a response", number)
+        return score_texts(self._model, responses, deltas, batch_size)
+
+    def _answer(
+        self, prompts: Sequence[str], steer: Steer, how: AnsweringKeywords
+    ) -> list[Iterator[str]]:
+        """Refuse what can be without weights, and return an answer to each prompt."""
+        answering = Answering.of(**how)
+        deltas = sum_deltas(steer, self._model)
+        return [
+            stream_answer(
+                self._model,
+                prompt,
+                system=answering.system,
+                deltas=deltas,
+                sampling=answering.sampling,
+                max_new_tokens=answering.max_new_tokens,
+            )
+            for prompt in prompts
+        ]
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)

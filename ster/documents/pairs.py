@@ -108,7 +108,7 @@ def _take_list(pairs: object) -> list[object]:
     if isinstance(pairs, Iterable) and not isinstance(pairs, str | Mapping | Set):
         return list(pairs)
     raise DocumentError(
-        "pairs must be a list of (positive, negative) texts, not a "
+        "pairs must be a list of (positive, negative) texts, not "
         f"{type(pairs).__name__}",
         "ster.PairSet.load(path) reads a document",
         field="pairs",

@@ -59,11 +59,11 @@ def take_list(texts: Iterable[str], name: str) -> list[str]:
             all.
     """
     given: Any = texts
-    kind = f"a {type(given).__name__}"
+    kind = type(given).__name__
     if isinstance(given, str):
         raise _no_list(name, "one string", given)
     if isinstance(given, bytes | bytearray | memoryview):
-        raise _no_list(name, type(given).__name__, given)
+        raise _no_list(name, kind, given)
     if isinstance(given, Mapping):
         way = f'of a document its list will do, as in document["{name}"]'
         raise _no_list(name, kind, given, way)
