@@ -25,9 +25,11 @@ purpose: foreign ones are mapped where they arise.
 
 from __future__ import annotations
 
+import math
 import os
+from numbers import Integral, Real
 
-from ster.text import printable
+from ster.text import printable, quoted
 
 
 class SterError(Exception):
@@ -152,6 +154,7 @@ _WAYS = {
     "StrengthTrial": (
         'ster.StrengthTrial.of("-4,4", batch_size=8, max_sequence=200) makes one'
     ),
+    "Strength": "ster.StrengthTrial.of([-4, 4]) takes numbers",
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
     "Answering": "ster.Answering(max_new_tokens=64) makes one",
 }
@@ -172,6 +175,37 @@ def require_type(value: object, kind: type, name: str) -> None:
             found=value,
             expected=kind.__name__,
         )
+
+
+def require_number(value: object, name: str) -> float:
+    """Refuse an argument that is no real number.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _wrong_kind(value, name, "a number")
+    try:
+        return float(value)
+    except OverflowError:  # an integer may be past every float
+        return math.inf if value > 0 else -math.inf
+
+
+def require_whole_number(value: object, name: str) -> int:
+    """Refuse an argument that is no whole number.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise _wrong_kind(value, name, "a whole number")
+    return int(value)
+
+
+def _wrong_kind(value: object, name: str, expected: str) -> UsageError:
+    shown = quoted(value) if isinstance(value, str) else str(value)
+    sentence = f"{name} must be {expected}, not {shown}"
+    return UsageError(sentence, field=name, found=value, expected=expected)
 
 
 def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:

@@ -120,8 +120,8 @@ def test_every_way_to_say_it_gives_the_same_answer(runtime: ster.Runtime):
 
 @pytest.mark.parametrize("method", ["generate", "stream", "generate_all"])
 def test_a_wrong_part_is_refused_at_once(runtime: ster.Runtime, method: str):
+    prompt = ["the sea"] if method == "generate_all" else "the sea"
     with pytest.raises(UsageError, match="^temperature must be a number"):
-        prompt = ["the sea"] if method == "generate_all" else "the sea"
         getattr(runtime, method)(prompt, temperature="warm")
 
 

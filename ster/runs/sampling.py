@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ster.documents.prompts import check_text
-from ster.errors import PromptError, UsageError, require_type
-from ster.text import quoted
+from ster.errors import (
+    PromptError,
+    UsageError,
+    require_number,
+    require_type,
+    require_whole_number,
+)
 
 F32 = NDArray[np.float32]
 
@@ -37,13 +41,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse what no token can be drawn with."""
-        if not math.isfinite(_number("temperature", self.temperature)):
+        if not math.isfinite(require_number(self.temperature, "temperature")):
             sentence = f"temperature must be finite, not {self.temperature}"
             raise UsageError(sentence, field="temperature", found=self.temperature)
-        if self.top_p is not None and not 0 < _number("top_p", self.top_p) <= 1:
+        if self.top_p is not None and not 0 < require_number(self.top_p, "top_p") <= 1:
             sentence = f"top-p must be above zero and at most one, not {self.top_p}"
             raise UsageError(sentence, field="top_p", found=self.top_p)
-        if _whole_number("seed", self.seed) < 0:
+        if require_whole_number(self.seed, "seed") < 0:
             sentence = f"seed must be at least zero, not {self.seed}"
             raise UsageError(sentence, field="seed", found=self.seed)
 
@@ -89,7 +93,7 @@ class Answering:
         """Refuse what nothing can be answered with."""
         if self.system is not None:
             check_text(self.system, "system")
-        if _whole_number("max_new_tokens", self.max_new_tokens) < 1:
+        if require_whole_number(self.max_new_tokens, "max_new_tokens") < 1:
             raise PromptError(
                 "max_new_tokens must be greater than zero",
                 field="max_new_tokens",
@@ -127,24 +131,6 @@ def _refuse_both(whole: str, parts: Mapping[str, object]) -> None:
     for name in sorted(parts.keys() - {whole}):
         sentence = f"give either {whole} or {name}, not both"
         raise UsageError(sentence, field=name, found=parts[name])
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise _wrong_type(name, value, "a number")
-    return float(value)
-
-
-def _whole_number(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise _wrong_type(name, value, "a whole number")
-    return int(value)
-
-
-def _wrong_type(name: str, value: object, expected: str) -> UsageError:
-    shown = quoted(value) if isinstance(value, str) else str(value)
-    sentence = f"{name} must be {expected}, not {shown}"
-    return UsageError(sentence, field=name, found=value, expected=expected)
 
 
 def make_sampler(sampling: Sampling) -> Callable[[F32], int]:
