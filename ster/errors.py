@@ -25,11 +25,10 @@ purpose: foreign ones are mapped where they arise.
 
 from __future__ import annotations
 
-import math
 import os
 from numbers import Integral, Real
 
-from ster.text import printable, quoted
+from ster.text import printable, quoted, to_float
 
 
 class SterError(Exception):
@@ -185,10 +184,7 @@ def require_number(value: object, name: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _wrong_kind(value, name, "a number")
-    try:
-        return float(value)
-    except OverflowError:  # an integer may be past every float
-        return math.inf if value > 0 else -math.inf
+    return to_float(value)
 
 
 def require_whole_number(value: object, name: str) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from decimal import Decimal
+from numbers import Real
 
 # str.strip() would take U+001C to U+001F too, which are no White_Space.
 WHITE_SPACE = (
@@ -68,6 +69,14 @@ def one_line(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number of things: ``1 prompt``, ``2 prompts``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def to_float(number: float | Real) -> float:
+    """Convert any real number; an integer may be past every float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return -math.inf if number < 0 else math.inf
 
 
 def decimal(number: float) -> str:

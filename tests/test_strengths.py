@@ -71,7 +71,9 @@ def test_two_dimensions_of_strengths_are_refused():
         StrengthTrial.of(np.array([[1, 2]]))
 
 
-@pytest.mark.parametrize("given", [[math.inf], [math.nan], [-1e39], ["1e39"], "1e999n"])
+@pytest.mark.parametrize(
+    "given", [[math.inf], [math.nan], [-1e39], [10**5000], ["1e39"], "1e999n"]
+)
 def test_a_strength_that_is_not_finite_is_refused(given: Any):
     with pytest.raises(DirectionError, match="needs finite strengths") as caught:
         StrengthTrial.of(given)
