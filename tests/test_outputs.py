@@ -202,8 +202,8 @@ def test_a_file_can_be_set_aside_under_a_longer_name(tmp_path: Path):
         file = AtomicFile(path)
         file.__enter__()
         file.write(b"part")
-        assert file.set_aside(".partial") == str(tmp_path / "out.partial")
-        assert (tmp_path / "out.partial").read_bytes() == b"part"
+        assert file.set_aside(b" end", ".partial") == str(tmp_path / "out.partial")
+        assert (tmp_path / "out.partial").read_bytes() == b"part end"
         (tmp_path / "out.partial").unlink()
     assert (tmp_path / "out").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
@@ -217,5 +217,5 @@ def test_what_cannot_be_set_aside_leaves_nothing(
     file = AtomicFile(path)
     file.__enter__()
     file.write(b"part")
-    assert file.set_aside(".partial") is None
+    assert file.set_aside(b" end", ".partial") is None
     assert list(tmp_path.iterdir()) == []

@@ -63,8 +63,14 @@ class AtomicFile:
         with self._failures():
             self._commit()
 
-    def set_aside(self, suffix: str) -> str | None:
-        """Keep what was written under a longer name instead of ``__exit__``.
+    def set_aside(self, ending: bytes, suffix: str) -> str | None:
+        """Keep what was written under a longer name, and leave the place as it was.
+
+        This is another way to end a ``with``, for what is of use though not whole.
+
+        Args:
+            ending: Written first.
+            suffix: Put behind the name.
 
         Returns:
             Its path; None where nothing could be kept, as of what goes to a pipe.
@@ -74,6 +80,7 @@ class AtomicFile:
             self._discard()
             return None
         try:
+            kept.write(ending)
             kept.finish()
             kept.move(suffix)
         except (OSError, ValueError):
