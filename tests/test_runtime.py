@@ -23,6 +23,7 @@ from ster.errors import (
 )
 from ster.loading import open_runtime
 from ster.reporting import Progress, SterWarning
+from ster.runs.choice import ModelChoice
 from ster.runtime import Runtime
 from tests.checkpoints import (
     make_config,
@@ -122,13 +123,7 @@ class TestLoading:
         (tmp_path / "tokenizer.json").write_text("no tokenizer")
         with pytest.raises(LayerError, match="layer 4 is outside"):
             open_runtime(
-                str(tmp_path),
-                device="cpu",
-                precision="f32",
-                chat_template="auto",
-                revision=None,
-                reporter=Recorder(),
-                layers="4",
+                ModelChoice(model=str(tmp_path)), reporter=Recorder(), layers="4"
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from ster.documents.descriptors import is_standard_output
 from ster.text import CONTROLS
 
 # Within pretty JSON these stand in strings only, where their escapes mean the same; a
@@ -29,6 +30,17 @@ def render(answer: object, *, text: bool) -> str:
         return "".join(f"{path}: {value}\n" for path, value in _leaves(answer, ""))
     pretty = json.dumps(answer, ensure_ascii=False, indent=2, sort_keys=True)
     return f"{pretty.translate(_JSON_ESCAPES)}\n"
+
+
+def render_beside(output_path: str, answer: object, *, text: bool) -> str:
+    """Render what is said beside a written document, nothing where it went to stdout.
+
+    Args:
+        output_path: Where the document went.
+        answer: As for ``render``.
+        text: As for ``render``.
+    """
+    return "" if is_standard_output(output_path) else render(answer, text=text)
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
