@@ -6,8 +6,8 @@ Names are loaded on first use, so ``import ster`` is quick and loads no array li
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as typing has it, whose import would take a while
 if TYPE_CHECKING:
     from ster.documents.activations import Activations
     from ster.documents.pairs import PairSet

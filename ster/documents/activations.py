@@ -175,7 +175,8 @@ class Activations:
                 expected=f"float32 {shape}",
             )
         if 0 in shape:
-            raise DocumentError("activations need a prompt, a layer and a width")
+            sentence = "activations need a prompt, a layer and a width"
+            raise DocumentError(sentence, field="array", found=shape)
         if list(self.layers) != sorted(set(self.layers)):
             sentence = "layers of activations must be ascending"
             raise DocumentError(sentence, field="layers", found=self.layers)

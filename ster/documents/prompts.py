@@ -26,7 +26,11 @@ def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
     prompts = read_document(
         path, _parse, unread="failed to read", invalid="invalid prompt JSON"
     )
-    return check_prompts(prompts)
+    try:
+        return check_prompts(prompts)
+    except PromptError as error:
+        error.path = os.fspath(path)
+        raise
 
 
 def check_prompts(prompts: Iterable[str]) -> list[str]:
