@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from ster import loading
 from ster.checkpoint.template.arguments import parse_template_arguments
+from ster.checkpoint.tokenizer import load_encoder
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.errors import UsageError
 from ster.loading import load
@@ -57,13 +59,13 @@ def test_template_arguments_reach_the_encoder_when_there_are_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template_args: Any, told: Any
 ):
     write_toy_checkpoint(tmp_path / "toy")
-    made, heard = loading.load_encoder, []
+    heard: list[dict[str, Any]] = []
 
-    def load_encoder(files: Any, mode: str, reporter: Any, **words: Any) -> Any:
+    def listen(files: Any, mode: str, reporter: Any, **words: Any) -> Any:
         heard.append(words)
-        return made(files, mode, reporter)
+        return load_encoder(files, mode, reporter)
 
-    monkeypatch.setattr(loading, "load_encoder", load_encoder)
+    monkeypatch.setattr(loading, "load_encoder", listen)
     load(tmp_path / "toy", template_args=template_args)
     assert heard == [told]
 
@@ -98,8 +100,6 @@ def test_a_command_gets_its_flags_as_one_value():
         return name, flags, size, text
 
     run: Any = command
-    import inspect
-
     assert list(inspect.signature(run).parameters) == [
         "model",
         "name",
@@ -108,7 +108,7 @@ def test_a_command_gets_its_flags_as_one_value():
         *("memory", "verbose"),
         "text",
     ]
-    words = {"revision": None, "device": "cpu", "precision": "f16", "memory": None}
+    words: Any = {"revision": None, "device": "cpu", "precision": "f16", "memory": None}
     words |= {"chat_template": "off", "template_args": None, "verbose": True}
     flags = ModelFlags(model="m", precision="f16", chat_template="off", verbose=True)
     assert run(model="m", name="n", size=2, text=True, **words) == ("n", flags, 2, True)
