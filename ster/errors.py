@@ -198,6 +198,17 @@ def require_whole_number(value: object, name: str) -> int:
     return int(value)
 
 
+def require_string(value: object, name: str) -> str:
+    """Refuse an argument that is no string.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if not isinstance(value, str):
+        raise _wrong_kind(value, name, "a string")
+    return value
+
+
 def _wrong_kind(value: object, name: str, expected: str) -> UsageError:
     shown = quoted(value) if isinstance(value, str) else str(value)
     sentence = f"{name} must be {expected}, not {shown}"

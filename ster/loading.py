@@ -14,6 +14,7 @@ from ster.architecture.config import read_config
 from ster.checkpoint.resolve import CheckpointFiles, open_files
 from ster.checkpoint.tokenizer import Encoder, load_encoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
+from ster.errors import UsageError
 from ster.layers import Layers, select_layers
 from ster.reporting import QuietReporter, Reporter
 from ster.runs.choice import ModelChoice
@@ -51,8 +52,14 @@ def load(
     Raises:
         SterError: Whatever can be refused before the weights are mapped.
     """
+    if template_args is not None and not isinstance(template_args, Mapping):
+        raise UsageError(
+            "template_args must be values by name, such as {'enable_thinking': False}",
+            field="template_args",
+            found=template_args,
+        )
     choice = ModelChoice(
-        model=os.fspath(model),
+        model=os.fspath(model) if isinstance(model, os.PathLike) else model,
         revision=revision,
         device=device,
         precision=precision,

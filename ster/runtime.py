@@ -17,6 +17,7 @@ from ster.architecture.config import DecoderConfig
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_prompts, check_text, take_list
+from ster.errors import require_number, require_whole_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
 from ster.runs.answering import score_texts, stream_answer
@@ -172,6 +173,7 @@ class Runtime:
         Raises:
             SterError: As for ``train``, or a share leaves nothing to fit or to rank on.
         """
+        require_number(holdout, "holdout")
         return optimize_vector(
             self._model, pairs, self._select(layers), holdout=holdout, output=output
         )
@@ -293,6 +295,7 @@ class Runtime:
         Raises:
             SterError: A text or a weight is refused.
         """
+        require_whole_number(batch_size, "batch_size")
         deltas = sum_deltas(steer, self._model)
         responses = take_list(texts, "responses")
         for number, response in enumerate(responses, start=1):

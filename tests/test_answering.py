@@ -182,3 +182,13 @@ def test_what_is_no_list_of_pairs_is_refused(pairs: Any):
     ) as caught:
         ster.PairSet.of(pairs)
     assert caught.value.field == "pairs"
+
+
+def test_numbers_of_other_methods_are_refused_by_name(runtime: ster.Runtime):
+    wrong: Any = "8"
+    pairs = ster.PairSet.of([("the sea", "a storm"), ("calm", "loud")])
+    with pytest.raises(UsageError) as size:
+        runtime.score_responses(["the sea"], batch_size=wrong)
+    with pytest.raises(UsageError) as share:
+        runtime.optimize(pairs, holdout=wrong)
+    assert [size.value.field, share.value.field] == ["batch_size", "holdout"]

@@ -112,3 +112,19 @@ def test_a_command_gets_its_flags_as_one_value():
     words |= {"chat_template": "off", "template_args": None, "verbose": True}
     flags = ModelFlags(model="m", precision="f16", chat_template="off", verbose=True)
     assert run(model="m", name="n", size=2, text=True, **words) == ("n", flags, 2, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["model", "device", "precision", "chat_template", "revision"]
+)
+def test_a_word_that_is_no_string_is_refused_by_name(name: str):
+    words: Any = {"model": "m", name: 3}
+    with pytest.raises(UsageError, match=f"^{name} must be a string, not 3$") as caught:
+        load(**words)
+    assert (caught.value.field, caught.value.found) == (name, 3)
+
+
+@pytest.mark.parametrize("arguments", [["x=1"], "x=1", {1: 2}])
+def test_template_arguments_are_values_by_name(arguments: Any):
+    with pytest.raises(UsageError, match="template"):
+        load("m", template_args=arguments)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -219,3 +220,11 @@ def test_what_cannot_be_set_aside_leaves_nothing(
     file.write(b"part")
     assert file.set_aside(b" end", ".partial") is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_may_be_bytes(tmp_path: Path):
+    path = os.fsencode(tmp_path / "out")
+    wanted: Any = path
+    with AtomicFile(wanted) as file:
+        file.write(b"new")
+    assert (tmp_path / "out").read_bytes() == b"new"

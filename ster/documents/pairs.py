@@ -89,7 +89,7 @@ class PairSet:
             DocumentError: The file cannot be read or is no pair set, has no pairs or
                 one with a blank side.
         """
-        label = os.fspath(path)
+        label = os.fsdecode(path)
         trait_name, pairs = read_document(
             path,
             _parse,

@@ -29,7 +29,7 @@ def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
     try:
         return check_prompts(prompts)
     except PromptError as error:
-        error.path = os.fspath(path)
+        error.path = os.fsdecode(path)
         raise
 
 
@@ -97,6 +97,7 @@ def check_text(text: str, name: str, number: int | None = None) -> None:
     if not isinstance(given, str):
         raise PromptError(
             f"{name} must be a string, not {type(given).__name__}",
+            field=name.split()[-1],
             found=given,
             expected="a string",
             prompt=number,

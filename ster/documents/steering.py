@@ -64,7 +64,7 @@ def open_artifact(
         OutputError: It cannot be written. Then nothing is left behind.
     """
     check_json_name(path)
-    label = os.fspath(path)
+    label = os.fsdecode(path)
     made = _make_parent(label)
     try:
         with AtomicFile(path) as file:

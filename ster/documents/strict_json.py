@@ -119,7 +119,7 @@ def read_document(
     Raises:
         DocumentError: One of these two.
     """
-    label = os.fspath(path)
+    label = os.fsdecode(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -157,7 +157,7 @@ def check_json_name(path: str | os.PathLike[str], *ways: str) -> None:
     Raises:
         OutputError: The name ends like a format that is not written here.
     """
-    label = os.fspath(path)
+    label = os.fsdecode(path)
     stem, suffix = os.path.splitext(label)
     if suffix.lower() in _OTHER_FORMATS:
         raise OutputError(

@@ -34,7 +34,7 @@ class AtomicFile:
     __slots__ = ("_direct", "_made", "_temporary", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         self._made: list[str] = []
         self._temporary: TemporaryFile | None = None
         self._direct: BinaryIO | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ster.errors import require_string
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
@@ -19,6 +21,9 @@ class ModelChoice:
         template_args: What the chat template is told beside the conversation.
         memory: Bytes that the process may take; None is a share of what is free.
         verbose: Say how a run is planned.
+
+    Raises:
+        UsageError: A word is no string, or an argument of the template has no name.
     """
 
     model: str
@@ -29,3 +34,12 @@ class ModelChoice:
     template_args: Mapping[str, object] = field(default_factory=dict)
     memory: int | None = None
     verbose: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no word; which words there are is said where they are used."""
+        for name in ("model", "device", "precision", "chat_template"):
+            require_string(getattr(self, name), name)
+        if self.revision is not None:
+            require_string(self.revision, "revision")
+        for name in self.template_args:
+            require_string(name, "the name of a template argument")
