@@ -225,7 +225,9 @@ def read_trial(
     if strengths is None:
         return None
     if batch_size is None:
-        raise DirectionError("--strengths needs --batch-size; Ster assumes none")
+        sentence = "--strengths needs --batch-size; Ster assumes none"
+        raise DirectionError(sentence, field="--batch-size")
     if max_sequence is None:
-        raise DirectionError("--strengths needs --max-sequence; Ster assumes none")
+        sentence = "--strengths needs --max-sequence; Ster assumes none"
+        raise DirectionError(sentence, field="--max-sequence")
     return StrengthTrial.of(strengths, batch_size=batch_size, max_sequence=max_sequence)

@@ -86,6 +86,9 @@ class AtomicFile:
         except (OSError, ValueError):
             self._discard()
             return None
+        except BaseException:
+            self._discard()
+            raise
         is_beside = not os.path.islink(self.path)
         return (self.path if is_beside else os.path.realpath(self.path)) + suffix
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ import pytest
 
 import ster
 from ster.cli import run as run_line
+from ster.cli.generate import answer
+from ster.runs.sampling import Answering
 
 INTERRUPTED_AT_IMPORT = """
 import os, signal, sys
@@ -231,3 +236,27 @@ def test_an_artifact_cannot_steer_the_terminal(
         shown = "".join(capfd.readouterr())
         assert not set(shown) & set("\x1b\x9b\u202e\u2028\r"), words
         assert "\nError: x" not in shown, words
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_model_does_not_steer_the_terminal_and_a_pipe_gets_its_text(
+    monkeypatch: pytest.MonkeyPatch, watched: bool
+):
+    class Flags:
+        @contextlib.contextmanager
+        def open(self, **words: object) -> Iterator[Flags]:
+            yield self
+
+        def stream(self, prompt: str, **words: object) -> list[str]:
+            return ["a\x1b[2J", "\nb"]
+
+    flags: Any = Flags()
+    stdout = (Terminal if watched else io.TextIOWrapper)(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stdout)
+    pieces = list(answer(flags, ["p"], None, [], Answering(), text=False))
+    assert "".join(pieces) == ("a\\u{1b}[2J\nb\n" if watched else "a\x1b[2J\nb")
