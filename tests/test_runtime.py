@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ster.errors import (
 )
 from ster.loading import open_runtime
 from ster.reporting import Progress, SterWarning
+from ster.runs.choice import ModelChoice
 from ster.runtime import Runtime
 from tests.checkpoints import (
     make_config,
@@ -128,13 +130,7 @@ class TestLoading:
         (tmp_path / "tokenizer.json").write_text("no tokenizer")
         with pytest.raises(LayerError, match="layer 4 is outside"):
             open_runtime(
-                str(tmp_path),
-                device="cpu",
-                precision="f32",
-                chat_template="auto",
-                revision=None,
-                reporter=Recorder(),
-                layers="4",
+                ModelChoice(model=str(tmp_path)), reporter=Recorder(), layers="4"
             )
 
 
@@ -310,7 +306,9 @@ class TestKeptBlocks:
         assert weights.held_bytes > 0
         runtime.write_activations(PROMPTS, os.devnull)
         assert weights.held_bytes > 0  # there is room for both
-        runtime._session.memory = runtime._session.plan([[3]], 3).peak_bytes
+        memory = runtime._session.plan([[3]], 3).peak_bytes
+        choice = replace(runtime._session.choice, memory=memory)
+        runtime._session.choice = choice
         with pytest.warns(SterWarning, match="read anew"):
             runtime.generate(PROMPTS[0], max_new_tokens=1)
         assert weights.held_bytes == 0
@@ -510,7 +508,7 @@ def test_a_verbose_answer_says_its_plan(tmp_path):
     write_toy_checkpoint(tmp_path / "toy")
     recorder = Recorder()
     runtime = load(tmp_path / "toy", reporter=recorder)
-    runtime._session.verbose = True
+    runtime._session.choice = replace(runtime._session.choice, verbose=True)
     runtime.generate("the sea", max_new_tokens=1)
     (plan,) = (note for note in recorder.notes if note.startswith("plan: "))
     assert "4 blocks and the head, weights resident; one wave; peak " in plan
