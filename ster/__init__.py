@@ -6,15 +6,15 @@ Names are loaded on first use, so ``import ster`` is quick and loads no array li
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as typing has it, whose import would take a while
 if TYPE_CHECKING:
     from ster.documents.activations import Activations
     from ster.documents.pairs import PairSet
     from ster.errors import SterError
     from ster.loading import load
     from ster.reporting import SterWarning
-    from ster.runs.sampling import Sampling
+    from ster.runs.sampling import Answering, Sampling
     from ster.runtime import Runtime
     from ster.toy import write_toy_checkpoint
     from ster.vectors.steering import SteeringVector
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Activations",
+    "Answering",
     "PairSet",
     "Runtime",
     "Sampling",
@@ -38,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "Activations": "ster.documents.activations",
+    "Answering": "ster.runs.sampling",
     "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
     "Sampling": "ster.runs.sampling",

@@ -26,6 +26,9 @@ purpose: foreign ones are mapped where they arise.
 from __future__ import annotations
 
 import os
+from numbers import Integral, Real
+
+from ster.text import printable, quoted, to_float
 
 
 class SterError(Exception):
@@ -73,7 +76,7 @@ class SterError(Exception):
 
     def __str__(self) -> str:
         """Join sentence and causes on one line, for tracebacks and notebooks."""
-        return ": ".join((self.sentence, *self.causes))
+        return printable(": ".join((self.sentence, *self.causes)))
 
     def _take_facts(self, cause: SterError) -> None:
         for name in ("path", "field", "found", "expected", "layer", "prompt"):
@@ -150,7 +153,9 @@ _WAYS = {
     "StrengthTrial": (
         'ster.StrengthTrial.of("-4,4", batch_size=8, max_sequence=200) makes one'
     ),
+    "Strength": "ster.StrengthTrial.of([-4, 4]) takes numbers",
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
+    "Answering": "ster.Answering(max_new_tokens=64) makes one",
 }
 
 
@@ -162,7 +167,52 @@ def require_type(value: object, kind: type, name: str) -> None:
     """
     if not isinstance(value, kind):
         sentence = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
-        raise UsageError(sentence, _WAYS[kind.__name__])
+        raise UsageError(
+            sentence,
+            _WAYS[kind.__name__],
+            field=name,
+            found=value,
+            expected=kind.__name__,
+        )
+
+
+def require_number(value: object, name: str) -> float:
+    """Refuse an argument that is no real number.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _wrong_kind(value, name, "a number")
+    return to_float(value)
+
+
+def require_whole_number(value: object, name: str) -> int:
+    """Refuse an argument that is no whole number.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise _wrong_kind(value, name, "a whole number")
+    return int(value)
+
+
+def require_string(value: object, name: str) -> str:
+    """Refuse an argument that is no string.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if not isinstance(value, str):
+        raise _wrong_kind(value, name, "a string")
+    return value
+
+
+def _wrong_kind(value: object, name: str, expected: str) -> UsageError:
+    shown = quoted(value) if isinstance(value, str) else str(value)
+    sentence = f"{name} must be {expected}, not {shown}"
+    return UsageError(sentence, field=name, found=value, expected=expected)
 
 
 def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:

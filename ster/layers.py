@@ -51,7 +51,7 @@ def parse_layers(spec: str, num_hidden_layers: int) -> tuple[int, ...]:
     segments = [segment for part in spec.split(",") if (segment := trim(part))]
     spans = [_parse_segment(segment) for segment in segments]
     if not spans:
-        raise LayerError("no layers selected")
+        raise LayerError("no layers selected", field="layers", found=spec)
     # Nothing is counted out before it is known to fit: 0..10000000000 is a span too.
     too_long = [span for span in spans if span.stop > num_hidden_layers]
     if too_long:
@@ -69,7 +69,7 @@ def check_layers(layers: Iterable[int], num_hidden_layers: int) -> tuple[int, ..
     _require_layers(num_hidden_layers)
     selected = sorted({_as_index(layer) for layer in layers})
     if not selected:
-        raise LayerError("at least one layer is required")
+        raise LayerError("at least one layer is required", field="layers")
     for layer in selected:
         if not 0 <= layer < num_hidden_layers:
             raise _outside(layer, num_hidden_layers)
@@ -77,16 +77,19 @@ def check_layers(layers: Iterable[int], num_hidden_layers: int) -> tuple[int, ..
 
 
 def abridge(layers: tuple[int, ...]) -> str:
-    """Write ascending layers briefly: ``3``, ``0, 2, 5`` or ``0 to 29``."""
+    """Write ascending layers briefly: ``3``, ``0, 2, 5`` or ``0 to 29``.
+
+    They are counted, not counted out: a document may name layer 1000000000.
+    """
     first, last = layers[0], layers[-1]
-    if len(layers) > 2 and layers == tuple(range(first, last + 1)):
+    if 2 < len(layers) == last - first + 1:
         return f"{first} to {last}"
     return ", ".join(map(str, layers))
 
 
 def _require_layers(num_hidden_layers: int) -> None:
     if num_hidden_layers < 1:
-        raise LayerError("model has no layers")
+        raise LayerError("model has no layers", found=num_hidden_layers)
 
 
 def _parse_segment(segment: str) -> range:
@@ -94,13 +97,16 @@ def _parse_segment(segment: str) -> range:
     start = _parse_index(first)
     if not dots:
         if start is None:
-            raise LayerError(f"invalid layer {quoted(segment)}", *_hint(segment))
+            sentence = f"invalid layer {quoted(segment)}"
+            raise LayerError(sentence, *_hint(segment), field="layers", found=segment)
         return range(start, start + 1)
     end = _parse_index(last)
     if start is None or end is None:
-        raise LayerError(f"invalid layer range {quoted(segment)}")
+        sentence = f"invalid layer range {quoted(segment)}"
+        raise LayerError(sentence, field="layers", found=segment)
     if start >= end:
-        raise LayerError(f"layer range {quoted(segment)} must have start < end")
+        sentence = f"layer range {quoted(segment)} must have start < end"
+        raise LayerError(sentence, field="layers", found=segment)
     return range(start, end)
 
 
@@ -129,9 +135,15 @@ def _as_index(layer: object) -> int:
             return operator.index(layer)  # type: ignore[arg-type]
     except TypeError:
         pass
-    raise LayerError(f"invalid layer {quoted(str(layer))}")
+    sentence = f"invalid layer {quoted(str(layer))}"
+    raise LayerError(sentence, field="layers", found=layer)
 
 
 def _outside(layer: int, num_hidden_layers: int) -> LayerError:
     last = num_hidden_layers - 1
-    return LayerError(f"layer {layer} is outside the model's 0..{last} range")
+    return LayerError(
+        f"layer {layer} is outside the model's 0..{last} range",
+        field="layers",
+        layer=layer,
+        expected=range(num_hidden_layers),
+    )

@@ -7,14 +7,18 @@ loading reads config, tokenizer and template, and the weights wait for a run.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ster.architecture.config import read_config
-from ster.checkpoint.resolve import open_files
-from ster.checkpoint.tokenizer import load_encoder
+from ster.checkpoint.resolve import CheckpointFiles, open_files
+from ster.checkpoint.tokenizer import Encoder, load_encoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.decoder.memory import parse_memory
+from ster.errors import UsageError
 from ster.layers import Layers, select_layers
 from ster.reporting import QuietReporter, Reporter
+from ster.runs.choice import ModelChoice
 from ster.runs.session import Session
 from ster.runtime import Runtime
 
@@ -27,6 +31,7 @@ def load(
     device: str = "cpu",
     precision: str = "f32",
     chat_template: str = "auto",
+    template_args: Mapping[str, object] | None = None,
     revision: str | None = None,
     memory: str | int | None = None,
     reporter: Reporter | None = None,
@@ -38,6 +43,7 @@ def load(
         device: ``cpu``, ``metal`` or ``cuda``; ``mlx-cpu`` is MLX without a GPU.
         precision: Width of weights and stream: ``f32``, ``f16``, or off cpu ``bf16``.
         chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
+        template_args: Variables of the template: ``{"enable_thinking": False}``.
         revision: Branch, tag or commit on the Hub.
         memory: Bytes that the process may take, or a size such as ``4G``; by default a
             share of what is free.
@@ -46,30 +52,27 @@ def load(
     Raises:
         SterError: Whatever can be refused before the weights are mapped.
     """
-    limit = None if memory is None else parse_memory(memory)
-    check_device(device, precision, known=(*DEVICES, MLX_CPU))
-    return open_runtime(
-        os.fspath(model),
+    if template_args is not None and not isinstance(template_args, Mapping):
+        raise UsageError(
+            "template_args must be values by name, such as {'enable_thinking': False}",
+            field="template_args",
+            found=template_args,
+        )
+    choice = ModelChoice(
+        model=os.fspath(model) if isinstance(model, os.PathLike) else model,
+        revision=revision,
         device=device,
         precision=precision,
         chat_template=chat_template,
-        revision=revision,
-        memory=limit,
-        reporter=QuietReporter() if reporter is None else reporter,
+        template_args=dict(template_args or {}),
+        memory=None if memory is None else parse_memory(memory),
     )
+    check_device(device, precision, known=(*DEVICES, MLX_CPU))
+    return open_runtime(choice, reporter=reporter or QuietReporter())
 
 
 def open_runtime(
-    model: str,
-    *,
-    device: str,
-    precision: str,
-    chat_template: str,
-    revision: str | None,
-    reporter: Reporter,
-    memory: int | None = None,
-    layers: Layers = "all",
-    verbose: bool = False,
+    choice: ModelChoice, *, reporter: Reporter, layers: Layers = "all"
 ) -> Runtime:
     """Load a checkpoint whose device is checked, and a selection of layers with it.
 
@@ -79,7 +82,7 @@ def open_runtime(
     Raises:
         SterError: As for ``load``; and ``layers`` does not suit the model.
     """
-    files = open_files(model, revision)
+    files = open_files(choice.model, choice.revision)
     config_path = files.require_config()
     files.require_tokenizer()
     files.check_weights()
@@ -89,11 +92,17 @@ def open_runtime(
         Session(
             files=files,
             spec=spec,
-            encoder=load_encoder(files, chat_template, reporter),
-            device=device,
-            precision=precision,
-            memory=memory,
+            encoder=_load_encoder(files, choice, reporter),
+            choice=choice,
             reporter=reporter,
-            verbose=verbose,
         )
     )
+
+
+def _load_encoder(
+    files: CheckpointFiles, choice: ModelChoice, reporter: Reporter
+) -> Encoder:
+    told: dict[str, Any] = {}
+    if choice.template_args:
+        told["template_args"] = choice.template_args
+    return load_encoder(files, choice.chat_template, reporter, **told)

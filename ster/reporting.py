@@ -10,6 +10,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Protocol
 
+from ster.text import one_line
+
 
 class SterWarning(UserWarning):
     """Something that a person should know about a run that goes on all the same."""
@@ -62,7 +64,7 @@ class QuietReporter:
         depth, frame = 1, sys._getframe()
         while frame.f_back and frame.f_globals.get("__name__", "").startswith("ster."):
             depth, frame = depth + 1, frame.f_back
-        warnings.warn(sentence, SterWarning, stacklevel=depth)
+        warnings.warn(one_line(sentence), SterWarning, stacklevel=depth)
 
     def progress(self, progress: Progress) -> None:
         """Drop the progress."""

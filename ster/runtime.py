@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +16,16 @@ from numpy.typing import NDArray
 from ster.architecture.spec import ModelSpec
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import check_prompts
+from ster.documents.prompts import check_prompts, check_text, take_list
+from ster.errors import require_number, require_whole_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
 from ster.runs.plan import Plan
 from ster.runs.reading import Reading, plan_reading
-from ster.runs.sampling import Sampling
+from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.scoring import score_texts
 from ster.runs.session import Session
-from ster.runs.writing import plan_writing
+from ster.runs.writing import Writing, plan_writing
 from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
@@ -174,6 +176,7 @@ class Runtime:
         Raises:
             SterError: As for ``train``, or a share leaves nothing to fit or to rank on.
         """
+        require_number(holdout, "holdout")
         return optimize_vector(
             self._session, pairs, self._select(layers), holdout=holdout, output=output
         )
@@ -224,13 +227,7 @@ class Runtime:
         return reading.plan
 
     def generate(
-        self,
-        prompt: str,
-        *,
-        steer: Steer = (),
-        system: str | None = None,
-        max_new_tokens: int = 128,
-        sampling: Sampling | None = None,
+        self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
     ) -> str:
         """Answer a prompt.
 
@@ -238,71 +235,45 @@ class Runtime:
             prompt: One user message under a chat template, else a text to continue.
             steer: One vector, or several whose sum is added to every token's residual
                 stream, in prompt and answer alike.
-            system: The system's message before it; needs the model's chat template.
-            max_new_tokens: At most this many.
-            sampling: How tokens are chosen; the likeliest each time unless given.
+            **how: ``system``, the system's message before the prompt;
+                ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
+                time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of
+                it as ``answering``.
 
         Returns:
             The answer without special tokens.
 
         Raises:
             SterError: The prompt, the steering or a weight is refused.
+
+        Example:
+            >>> runtime.generate("The sea", max_new_tokens=8, temperature=0.7)
         """
-        return "".join(
-            self.stream(
-                prompt,
-                steer=steer,
-                system=system,
-                max_new_tokens=max_new_tokens,
-                sampling=sampling,
-            )
-        )
+        return "".join(self.stream(prompt, steer=steer, **how))
 
     def stream(
-        self,
-        prompt: str,
-        *,
-        steer: Steer = (),
-        system: str | None = None,
-        max_new_tokens: int = 128,
-        sampling: Sampling | None = None,
+        self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
     ) -> Iterator[str]:
         """Answer as ``generate`` does, yielding text as it becomes readable.
 
         Raises:
             SterError: As for ``generate``; what needs no weights, at once.
         """
-        return plan_writing(
-            self._session,
-            [prompt],
-            system=system,
-            deltas=sum_deltas(steer, self._session),
-            sampling=sampling or Sampling(),
-            max_new_tokens=max_new_tokens,
-        ).stream()
+        return self._plan_answers([prompt], steer, how).stream()
 
     def generate_all(
         self,
-        prompts: Sequence[str],
+        prompts: Iterable[str],
         *,
         steer: Steer = (),
-        system: str | None = None,
-        max_new_tokens: int = 128,
-        sampling: Sampling | None = None,
+        **how: Unpack[AnsweringKeywords],
     ) -> Iterator[str]:
         """Answer prompts one by one, each as ``generate`` does.
 
         Raises:
             SterError: As for ``generate``; for every prompt before any is answered.
         """
-        return plan_writing(
-            self._session,
-            prompts,
-            system=system,
-            deltas=sum_deltas(steer, self._session),
-            sampling=sampling or Sampling(),
-            max_new_tokens=max_new_tokens,
-        ).answers()
+        return self._plan_answers(prompts, steer, how).answers()
 
     def response_tokens(self, text: str) -> list[int]:
         """Encode a whole response, under a template an assistant's turn."""
@@ -310,7 +281,7 @@ class Runtime:
 
     def score_responses(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         steer: Steer = (),
         batch_size: int = 8,
@@ -325,8 +296,20 @@ class Runtime:
         Raises:
             SterError: A text or a weight is refused.
         """
+        require_whole_number(batch_size, "batch_size")
         deltas = sum_deltas(steer, self._session)
-        return score_texts(self._session, texts, deltas, batch_size)
+        responses = take_list(texts, "responses")
+        for number, response in enumerate(responses, start=1):
+            check_text(response, "a response", number)
+        return score_texts(self._session, responses, deltas, batch_size)
+
+    def _plan_answers(
+        self, prompts: Iterable[str], steer: Steer, how: AnsweringKeywords
+    ) -> Writing:
+        """Refuse what can be without weights."""
+        answering = Answering.of(**how)
+        deltas = sum_deltas(steer, self._session)
+        return plan_writing(self._session, prompts, answering, deltas)
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)

@@ -2,6 +2,8 @@ r"""Rules about text that ster shares with its Rust sibling, so both say the sam
 
 White space is Unicode's White_Space. A value in a sentence is quoted as Rust's Debug
 quotes it, on one line whatever it holds; a number reads as Rust's Display writes it.
+Text from files, arguments and models passes ``one_line`` or ``printable`` before a
+person sees it: it is a stranger's, and could move the cursor or forge a line.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from decimal import Decimal
+from numbers import Real
 
 # str.strip() would take U+001C to U+001F too, which are no White_Space.
 WHITE_SPACE = (
@@ -26,6 +29,22 @@ _NAMED_ESCAPES = {
     "\r": r"\r",
 }
 
+# What steers a terminal: C0, DEL and C1, Unicode's line and paragraph separators, and
+# the marks that turn the direction of writing.
+CONTROLS = frozenset(
+    (
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        0x061C,
+        *(0x200E, 0x200F),
+        *range(0x2028, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+)
+_ESCAPES = {code: f"\\u{{{code:x}}}" for code in CONTROLS}
+_SHOWN = {code: text for code, text in _ESCAPES.items() if chr(code) not in "\t\n"}
+_ON_ONE_LINE = {**_ESCAPES, ord("\t"): r"\t", ord("\n"): r"\n", ord("\r"): r"\r"}
+
 
 def trim(text: str) -> str:
     """Take white space off both ends."""
@@ -37,9 +56,27 @@ def quoted(text: str) -> str:
     return '"' + "".join(map(_escape, text)) + '"'
 
 
+def printable(text: str) -> str:
+    """Escape what would steer a terminal; lines and tabs stay."""
+    return text.translate(_SHOWN)
+
+
+def one_line(text: str) -> str:
+    """Escape what would steer a terminal or begin another line."""
+    return text.translate(_ON_ONE_LINE)
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number of things: ``1 prompt``, ``2 prompts``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def to_float(number: float | Real) -> float:
+    """Convert any real number; an integer may be past every float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return -math.inf if number < 0 else math.inf
 
 
 def decimal(number: float) -> str:

@@ -10,7 +10,6 @@ import errno
 import json
 import os
 import random
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
+from ster.documents.temporary_files import hidden_directory
 from ster.documents.whole_files import (
     AtomicFile,
-    hidden_name_beside,
     make_directories,
     remove_directories,
 )
@@ -121,14 +120,12 @@ def _build_beside(place: str, files: Mapping[str, bytes]) -> None:
     """Write a directory under a hidden name beside its place, then rename it."""
     _require_free(place)
     made = make_directories(os.path.dirname(place))
-    staging = hidden_name_beside(place)
     try:
-        os.mkdir(staging)
-        _write_files(staging, files)
-        raise_if_stopped()
-        os.rename(staging, place)
+        with hidden_directory(place) as staging:
+            _write_files(staging, files)
+            raise_if_stopped()
+            os.rename(staging, place)
     except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
         remove_directories(made)
         raise
 

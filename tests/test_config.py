@@ -321,7 +321,7 @@ def test_a_head_dim_of_its_own_need_not_fit_the_hidden_size():
 
 
 def test_a_model_without_layers_is_a_config():
-    document = {"model_type": "llama"} | REQUIRED | {"num_hidden_layers": 0}
+    document = {**REQUIRED, "model_type": "llama", "num_hidden_layers": 0}
     assert resolve_config(document, "c").layers == ()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ster.errors import LayerError
-from ster.layers import check_layers, parse_layers
+from ster.layers import check_layers, parse_layers, select_layers
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,22 @@ def test_library_callers_are_refused_by_name(layers: list[int], sentence: str):
     with pytest.raises(LayerError) as refusal:
         check_layers(layers, 6)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("layers", "facts"),
+    [
+        ("0,x", ("layers", "x", None)),
+        ("1..x", ("layers", "1..x", None)),
+        ("3..2", ("layers", "3..2", None)),
+        (" ", ("layers", " ", None)),
+        ([0, 1.5], ("layers", 1.5, None)),
+        ([0, 9], ("layers", None, 9)),
+        ("2..9", ("layers", None, 4)),
+    ],
+)
+def test_a_refused_selection_says_what_is_wrong_with_it(layers, facts):
+    with pytest.raises(LayerError) as caught:
+        select_layers(layers, 4)
+    error = caught.value
+    assert (error.field, error.found, error.layer) == facts

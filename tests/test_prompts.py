@@ -114,3 +114,20 @@ def test_library_callers_are_refused_too(prompts: list[str], sentence: str):
 
 def test_library_callers_may_hand_over_any_iterable():
     assert check_prompts(p for p in ("a", "b")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("data", "prompt", "found"),
+    [
+        (b'{"prompts":["a", " "]}', 2, " "),
+        (b'{"prompts":[]}', None, None),
+        (b'{"prompts":[1]}', None, None),
+        (b"[", None, None),
+    ],
+)
+def test_a_refused_document_says_which_file_and_which_prompt(
+    tmp_path: Path, data: bytes, prompt: int | None, found: str | None
+):
+    refusal = refusal_of(tmp_path / "p.json", data)
+    assert refusal.path == str(tmp_path / "p.json")
+    assert (refusal.prompt, refusal.found) == (prompt, found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import numpy as np
 import pytest
 
 from ster import Activations, PairSet, load, write_toy_checkpoint
+from ster.architecture.config import resolve_config
+from ster.architecture.spec import LayerSpec
 from ster.decoder.devices import implementation
 from ster.errors import (
     CapacityError,
@@ -23,6 +27,7 @@ from ster.errors import (
 )
 from ster.loading import open_runtime
 from ster.reporting import Progress, SterWarning
+from ster.runs.choice import ModelChoice
 from ster.runtime import Runtime
 from tests.checkpoints import (
     make_config,
@@ -75,18 +80,20 @@ def runtime(checkpoint, device) -> Runtime:
 
 
 @pytest.fixture
-def opened(device, monkeypatch) -> list[bool]:
-    """Note every time that a decoder is made, and whether its blocks stay."""
-    module: Any = implementation(device)
-    resident: list[bool] = []
-    make = module.open_decoder
+def made(device, monkeypatch) -> list[str]:
+    """Note every block that is made of stored weights."""
+    spec = resolve_config(make_config(), "config.json")
+    weights: Any = implementation(device).hold_weights(
+        spec, device=device, precision="f32"
+    )
+    make, noted = type(weights)._make_block, []
 
-    def open_decoder(*args, **kwargs):
-        resident.append(kwargs["resident"])
-        return make(*args, **kwargs)
+    def noting(self: Any, block: LayerSpec, *room: Any) -> Any:
+        noted.append(block.prefix)
+        return make(self, block, *room)
 
-    monkeypatch.setattr(module, "open_decoder", open_decoder)
-    return resident
+    monkeypatch.setattr(type(weights), "_make_block", noting)
+    return noted
 
 
 def same(a: Activations, b: Activations) -> None:
@@ -123,13 +130,7 @@ class TestLoading:
         (tmp_path / "tokenizer.json").write_text("no tokenizer")
         with pytest.raises(LayerError, match="layer 4 is outside"):
             open_runtime(
-                str(tmp_path),
-                device="cpu",
-                precision="f32",
-                chat_template="auto",
-                revision=None,
-                reporter=Recorder(),
-                layers="4",
+                ModelChoice(model=str(tmp_path)), reporter=Recorder(), layers="4"
             )
 
 
@@ -258,23 +259,30 @@ class TestRefusalsBeforeWeights:
             load(damaged).activations(PROMPTS, 3)
 
 
+ALL = ["layers.0.", "layers.1.", "layers.2."]
+
+
 class TestKeptBlocks:
-    def test_stay_from_run_to_run(self, runtime, opened):
+    def test_stay_from_run_to_run(self, runtime, made):
         first = runtime.activations(PROMPTS)
         same(runtime.activations(PROMPTS), first)
         runtime.activations(PROMPTS, 0)
-        assert opened == [True]
+        assert made == ALL
 
-    def test_are_too_few_for_a_run_with_more_layers(self, runtime, opened):
+    def test_are_used_by_a_run_with_more_layers(self, runtime, made):
         low = runtime.activations(PROMPTS, [0])
         both = runtime.activations(PROMPTS, [0, 2])
-        assert opened == [True, True]
+        assert sorted(made) == ALL
         np.testing.assert_allclose(both.array[:, :1], low.array, rtol=0, atol=1e-5)
-        runtime.activations(PROMPTS, 1)
-        assert len(opened) == 2
+
+    def test_are_used_by_answers_and_scores_too(self, runtime, made):
+        runtime.activations(PROMPTS, [1])
+        runtime.generate(PROMPTS[0], max_new_tokens=2)
+        runtime.score_responses(PROMPTS)
+        assert sorted(made) == ALL
 
     def test_are_not_kept_where_memory_is_short(
-        self, checkpoint, opened, device, monkeypatch
+        self, checkpoint, made, device, monkeypatch
     ):
         no_memory_held(monkeypatch, device)
         ample = load(checkpoint, device=device, memory=2**40)
@@ -288,11 +296,28 @@ class TestKeptBlocks:
         short = load(checkpoint, device=device, memory=room)
         same(short.activations(PROMPTS), ample.activations(PROMPTS))
         short.activations(PROMPTS)
-        assert opened == [False, True, False]
+        assert sorted(made) == sorted(3 * ALL)
 
-    def test_are_not_needed_for_a_document(self, runtime, opened, tmp_path):
+    def test_are_let_go_where_a_run_needs_their_memory(self, checkpoint, device):
+        runtime = load(checkpoint, device=device)
+        runtime.generate(PROMPTS[0], max_new_tokens=1)
+        weights = runtime._session._weights
+        assert weights is not None
+        assert weights.held_bytes > 0
+        runtime.write_activations(PROMPTS, os.devnull)
+        assert weights.held_bytes > 0  # there is room for both
+        memory = runtime._session.plan([[3]], 3).peak_bytes
+        choice = replace(runtime._session.choice, memory=memory)
+        runtime._session.choice = choice
+        with pytest.warns(SterWarning, match="read anew"):
+            runtime.generate(PROMPTS[0], max_new_tokens=1)
+        assert weights.held_bytes == 0
+
+    def test_are_not_needed_for_a_document(self, runtime, made, tmp_path):
         runtime.write_activations(PROMPTS, tmp_path / "a.json")
-        assert opened == [False]
+        assert made == ALL
+        runtime.write_activations(PROMPTS, tmp_path / "a.json")
+        assert sorted(made) == sorted(2 * ALL)
 
 
 class TestReports:
@@ -483,7 +508,7 @@ def test_a_verbose_answer_says_its_plan(tmp_path):
     write_toy_checkpoint(tmp_path / "toy")
     recorder = Recorder()
     runtime = load(tmp_path / "toy", reporter=recorder)
-    runtime._session.verbose = True
+    runtime._session.choice = replace(runtime._session.choice, verbose=True)
     runtime.generate("the sea", max_new_tokens=1)
     (plan,) = (note for note in recorder.notes if note.startswith("plan: "))
     assert "4 blocks and the head, weights resident; one wave; peak " in plan

@@ -16,16 +16,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ster.cli.signals import ignore_signals, stop_on_signals
-from ster.cli.streams import open_missing_streams, write_stderr, write_stdout
+from ster.cli.streams import open_missing_streams, say, write_stdout
 from ster.errors import SterError
 from ster.interrupts import Stopped, raise_if_stopped
-
-# Names in a checkpoint are a stranger's words, and could steer the terminal.
-_CONTROLS = {
-    code: f"\\u{{{code:x}}}"
-    for code in (*range(0x20), *range(0x7F, 0xA0))
-    if chr(code) not in "\t\n"
-}
+from ster.text import one_line
 
 
 def main() -> NoReturn:
@@ -39,7 +33,7 @@ def main() -> NoReturn:
         ignore_signals()
     except Stopped as stopped:
         ignore_signals()
-        write_stderr(f"{stopped.word}\n")
+        say(f"{stopped.word}\n")
         code = stopped.exit_code
     sys.exit(code)
 
@@ -54,28 +48,28 @@ def run(arguments: Sequence[str]) -> int:
         return _run(arguments)
     except SterError as error:
         raise_if_stopped()  # rather than say what came of it
-        write_stderr(error_text(error))
+        say(error_text(error))
         return error.exit_code
     except KeyboardInterrupt:
-        write_stderr("Interrupted\n")
+        say("Interrupted\n")
         return 130
     except Exception as error:  # noqa: BLE001 - a person never sees a traceback
         raise_if_stopped()
         if os.environ.get("STER_TRACEBACK"):
-            write_stderr(traceback.format_exc())
-        write_stderr(f"Error: {unexpected(error)}\n")
+            say(traceback.format_exc())
+        say(f"Error: {unexpected(error)}\n")
         return 1
 
 
 def error_text(error: SterError) -> str:
     """Lay out a sentence and its causes, several of them numbered."""
-    lines = [f"Error: {error.sentence}"]
+    lines = [f"Error: {one_line(error.sentence)}"]
     if error.causes:
         lines += ["", "Caused by:"]
     for number, cause in enumerate(error.causes):
         label = f"{number:>5}: " if len(error.causes) > 1 else "    "
         lines.append(label + cause.replace("\n", "\n" + " " * len(label)))
-    return "\n".join(lines).translate(_CONTROLS) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def unexpected(error: Exception) -> str:
@@ -104,7 +98,7 @@ def _run(arguments: Sequence[str]) -> int:
         write_stdout(printed.getvalue())
         return leave.exit_code
     except typer.TyperException as error:
-        write_stderr(_usage_text(error))
+        say(_usage_text(error))
         return error.exit_code
     for piece in [answer] if isinstance(answer, str) else answer:
         raise_if_stopped()

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
-# Control characters, and Unicode's own separators of lines and paragraphs.
-_BREAKING = ("Cc", "Zl", "Zp")
+from ster.documents.descriptors import is_standard_output
+from ster.text import CONTROLS
+
+# Within pretty JSON these stand in strings only, where their escapes mean the same; a
+# newline is between values. Lone surrogates are the bytes of a path that is no text.
+_JSON_ESCAPES = {
+    code: f"\\u{code:04x}"
+    for code in (*CONTROLS, *range(0xD800, 0xE000))
+    if chr(code) != "\n"
+}
 
 
 def render(answer: object, *, text: bool) -> str:
@@ -22,7 +29,18 @@ def render(answer: object, *, text: bool) -> str:
     if text:
         return "".join(f"{path}: {value}\n" for path, value in _leaves(answer, ""))
     pretty = json.dumps(answer, ensure_ascii=False, indent=2, sort_keys=True)
-    return f"{pretty}\n"
+    return f"{pretty.translate(_JSON_ESCAPES)}\n"
+
+
+def render_beside(output_path: str, answer: object, *, text: bool) -> str:
+    """Render what is said beside a written document, nothing where it went to stdout.
+
+    Args:
+        output_path: Where the document went.
+        answer: As for ``render``.
+        text: As for ``render``.
+    """
+    return "" if is_standard_output(output_path) else render(answer, text=text)
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
@@ -42,5 +60,4 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 def _one_line(text: str) -> str:
     """Quote a string that would break its line, so that no name can forge another."""
-    breaks = any(unicodedata.category(each) in _BREAKING for each in text)
-    return json.dumps(text) if breaks else text
+    return text if CONTROLS.isdisjoint(map(ord, text)) else json.dumps(text)

@@ -6,19 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ster.cli.answer import render
-from ster.cli.model import ModelFlags, refuse_same_file
-from ster.cli.options import (
-    ChatTemplate,
-    Device,
-    Layers,
-    Memory,
-    Model,
-    Precision,
-    Revision,
-    Text,
-    Verbose,
-)
+from ster.cli.answer import render_beside
+from ster.cli.model import ModelFlags, check_output, with_model_flags
+from ster.cli.options import Layers, Text
 
 Input = Annotated[
     str,
@@ -39,18 +29,13 @@ Output = Annotated[
 ]
 
 
+@with_model_flags
 def extract(
     *,
-    model: Model,
     input_path: Input,
     output_path: Output,
-    revision: Revision = None,
-    device: Device = "cpu",
-    precision: Precision = "f32",
-    chat_template: ChatTemplate = "auto",
+    flags: ModelFlags,
     layers: Layers = "all",
-    memory: Memory = None,
-    verbose: Verbose = False,
     text: Text = False,
 ) -> str:
     """Write the residual stream at the last token of every prompt, as JSON.
@@ -61,12 +46,9 @@ def extract(
     # Late, so that `ster --help` does not wait for the array libraries.
     from ster.documents.prompts import read_prompt_set
 
-    flags = ModelFlags(
-        model, revision, device, precision, chat_template, memory, verbose
-    )
     flags.check_device()
-    refuse_same_file([input_path], output_path)
+    check_output(output_path, [input_path])
     prompts = read_prompt_set(input_path)
     with flags.open(layers, output_path) as runtime:
         runtime.write_activations(prompts, output_path, layers=layers)
-    return render(output_path, text=text)
+    return render_beside(output_path, output_path, text=text)

@@ -5,49 +5,46 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ster.cli.answer import render
-from ster.cli.model import ModelFlags, refuse_same_file
-from ster.cli.options import (
-    ChatTemplate,
-    Device,
-    Memory,
-    Model,
-    Precision,
-    Revision,
-    Text,
-    Verbose,
-)
+from ster.cli.answer import render_beside
+from ster.cli.model import ModelFlags, check_output, with_model_flags
+from ster.cli.options import Text, take_text
+from ster.cli.streams import say
 from ster.errors import UsageError
+from ster.text import counted, one_line, printable
 
 if TYPE_CHECKING:
-    from ster.runs.sampling import Sampling
+    from ster.runs.sampling import Answering
     from ster.runtime import Runtime
     from ster.vectors.steering import SteeringVector
-
-
-class Answering(TypedDict):
-    """How prompts are answered: the keywords of ``Runtime.stream``."""
-
-    steer: Sequence[SteeringVector]
-    system: str | None
-    max_new_tokens: int
-    sampling: Sampling
 
 
 def _check_strength(value: float) -> float:
     """Refuse a strength that is no number."""
     if not math.isfinite(value):
-        raise UsageError(f"strength must be finite, not {value}")
+        raise UsageError(
+            f"strength must be finite, not {value}", field="--strength", found=value
+        )
     return value
+
+
+def _take_prompt(words: str | None) -> str | None:
+    """Take the prompt as text."""
+    return None if words is None else take_text("--prompt", words)
 
 
 Prompt = Annotated[
     str | None,
-    typer.Option("--prompt", metavar="<TEXT>", help="The prompt to answer."),
+    typer.Option(
+        "--prompt",
+        metavar="<TEXT>",
+        callback=_take_prompt,
+        help="The prompt to answer.",
+    ),
 ]
 Prompts = Annotated[
     str | None,
@@ -60,7 +57,10 @@ Prompts = Annotated[
 Output = Annotated[
     str | None,
     typer.Option(
-        "--output", metavar="<FILE>", help="Where the answers to --prompts go, as JSON."
+        "--output",
+        metavar="<FILE>",
+        help="Where the answers to --prompts go, as JSON. A run that ends early keeps "
+        "the answers so far in <FILE>.partial.",
     ),
 ]
 Vector = Annotated[
@@ -115,9 +115,10 @@ Seed = Annotated[
 ]
 
 
+@with_model_flags
 def generate(
     *,
-    model: Model,
+    context: typer.Context,
     prompt: Prompt = None,
     prompts_path: Prompts = None,
     output_path: Output = None,
@@ -128,52 +129,55 @@ def generate(
     temperature: Temperature = 0.0,
     top_p: TopP = None,
     seed: Seed = 42,
-    revision: Revision = None,
-    device: Device = "cpu",
-    precision: Precision = "f32",
-    chat_template: ChatTemplate = "auto",
-    memory: Memory = None,
-    verbose: Verbose = False,
+    flags: ModelFlags,
     text: Text = False,
 ) -> Iterator[str]:
     """Answer a prompt, with a steering vector added to the residual stream or without.
 
     Prints the answer as it grows, or with --prompts the path of the answers' document.
     """
-    from ster.runs.sampling import (
-        Sampling,  # late, as all below: --help needs no arrays
-    )
+    from ster.runs.sampling import Answering  # late: --help needs no arrays
 
-    sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
-    check_question(prompt, prompts_path, output_path)
-    flags = ModelFlags(
-        model, revision, device, precision, chat_template, memory, verbose
+    how = Answering.of(
+        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
+    check_question(prompt, prompts_path, output_path)
+    source = context.get_parameter_source("strength")
+    if vector_path is None and source is not None and source.name == "COMMANDLINE":
+        raise UsageError("--strength needs --vector", field="--strength")
     flags.check_device()
     inputs = [path for path in (prompts_path, vector_path, system_path) if path]
-    refuse_same_file(inputs, output_path or "")
+    if output_path is not None:
+        check_output(output_path, inputs)
     prompts = read_prompts(prompt, prompts_path)
-    how = read_manner(system_path, vector_path, strength, max_new_tokens, sampling)
-    return answer(flags, prompts, output_path, how, text=text)
+    how = replace(how, system=read_system(system_path))
+    steer = load_vectors(vector_path, strength)
+    return answer(flags, prompts, output_path, steer, how, text=text)
 
 
 def answer(
     flags: ModelFlags,
     prompts: Sequence[str],
     output_path: str | None,
+    steer: Sequence[SteeringVector],
     how: Answering,
     *,
     text: bool,
 ) -> Iterator[str]:
     """Load the model and yield what is printed, while it is made."""
     with flags.open(output_path=output_path) as runtime:
-        if output_path is None:
-            yield from runtime.stream(prompts[0], **how)
-            # A person's shell prompt wants a line of its own; a pipe gets the text.
-            yield "\n" if sys.stdout.isatty() else ""
-        else:
-            write_answers(runtime, prompts, output_path, how)
-            yield render(output_path, text=text)
+        if output_path is not None:
+            write_answers(runtime, prompts, output_path, steer, how)
+            yield render_beside(output_path, output_path, text=text)
+            return
+        pieces = runtime.stream(prompts[0], steer=steer, answering=how)
+        # A pipe gets the text; a terminal is not steered by it, and a person's shell
+        # prompt wants a line of its own.
+        if not sys.stdout.isatty():
+            yield from pieces
+            return
+        yield from map(printable, pieces)
+        yield "\n"
 
 
 def read_prompts(prompt: str | None, prompts_path: str | None) -> list[str]:
@@ -183,22 +187,6 @@ def read_prompts(prompt: str | None, prompts_path: str | None) -> list[str]:
     if prompts_path is None:
         return check_prompts([prompt or ""])
     return read_prompt_set(prompts_path)
-
-
-def read_manner(
-    system_path: str | None,
-    vector_path: str | None,
-    strength: float,
-    max_new_tokens: int,
-    sampling: Sampling,
-) -> Answering:
-    """Read the files that say how prompts are answered."""
-    return {
-        "system": read_system(system_path),
-        "steer": load_vectors(vector_path, strength),
-        "max_new_tokens": max_new_tokens,
-        "sampling": sampling,
-    }
 
 
 def read_system(path: str | None) -> str | None:
@@ -229,16 +217,22 @@ def write_answers(
     runtime: Runtime,
     prompts: Sequence[str],
     output_path: str,
+    steer: Sequence[SteeringVector],
     how: Answering,
 ) -> None:
-    """Answer every prompt into a document."""
+    """Answer every prompt into a document; say what is kept when that ends early."""
     from ster.documents.answers import AnswerWriter
 
-    answers = runtime.generate_all(prompts, **how)
+    answers = runtime.generate_all(prompts, steer=steer, answering=how)
     writer = AnswerWriter(
         output_path, model=runtime.model, model_revision=runtime.model_revision
     )
-    with writer:
-        for number, prompt in enumerate(prompts, start=1):
-            runtime.reporter.note(f"answering prompt {number} of {len(prompts)}")
-            writer.write(prompt, next(answers))
+    try:
+        with writer:
+            for number, prompt in enumerate(prompts, start=1):
+                runtime.reporter.note(f"answering prompt {number} of {len(prompts)}")
+                writer.write(prompt, next(answers))
+    finally:
+        if writer.kept is not None:
+            kept = counted(writer.num_answers, "answer")
+            say(f"kept {kept} of {len(prompts)} in {one_line(writer.kept)}\n")

@@ -1,31 +1,133 @@
-"""From the model flags of a command to a loaded model and back."""
+"""The model flags: spelled once for all commands, and what becomes of them.
+
+A command asks for one ``ModelFlags`` and is made with ``with_model_flags``.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
+import typer
+
+from ster.checkpoint.template.arguments import parse_template_arguments
+from ster.cli.options import take_text
 from ster.cli.progress import open_reporter
 from ster.decoder.memory import parse_memory
-from ster.errors import OutputError
+from ster.errors import OutputError, UsageError
+from ster.text import quoted
 
 if TYPE_CHECKING:
+    from ster.runs.choice import ModelChoice
     from ster.runtime import Runtime
 
+Answer = TypeVar("Answer")
 
-class ModelFlags(NamedTuple):
+
+def _check_chat_template(word: str) -> str:
+    """Refuse a mode that is neither auto nor off."""
+    if word not in ("auto", "off"):
+        raise UsageError(
+            f"unknown chat template mode {quoted(word)}; expected auto or off",
+            field="--chat-template",
+            found=word,
+            expected=("auto", "off"),
+        )
+    return word
+
+
+def _check_template_args(words: list[str] | None) -> list[str]:
+    """Refuse what is no NAME=VALUE."""
+    taken = [take_text("--template-arg", word) for word in words or []]
+    parse_template_arguments(taken)
+    return taken
+
+
+def _check_memory(size: str | None) -> str | None:
+    """Refuse what is no size of memory."""
+    if size is not None:
+        parse_memory(size)
+    return size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFlags:
     """The flags that every command with a model has, in the order of its help."""
 
-    model: str
-    revision: str | None
-    device: str
-    precision: str
-    chat_template: str
-    memory: str | None
-    verbose: bool
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="<DIR|ID>",
+            help="A checkpoint directory, or the id of a model on the Hugging Face "
+            "Hub.",
+        ),
+    ]
+    revision: Annotated[
+        str | None,
+        typer.Option(
+            "--revision",
+            metavar="<REV>",
+            help="Branch, tag or commit on the Hub, main unless given; of a directory "
+            "it is recorded and selects nothing.",
+        ),
+    ] = None
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="<DEVICE>",
+            help="Where to compute: cpu, metal or cuda.",
+        ),
+    ] = "cpu"
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision",
+            metavar="<WIDTH>",
+            help="Width of weights and residual stream: f32, f16 or bf16.",
+        ),
+    ] = "f32"
+    chat_template: Annotated[
+        str,
+        typer.Option(
+            "--chat-template",
+            metavar="<MODE>",
+            callback=_check_chat_template,
+            help="auto applies the model's own chat template where it has one; off "
+            "encodes raw text.",
+        ),
+    ] = "auto"
+    template_args: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--template-arg",
+            metavar="<N=V>",
+            callback=_check_template_args,
+            help="A variable of the chat template and its value, such as "
+            "enable_thinking=false; may be given several times.",
+        ),
+    ] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="<SIZE>",
+            callback=_check_memory,
+            help="Most memory that the run may take, such as 800M or 4G; three "
+            "quarters of what is free unless given.",
+        ),
+    ] = None
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Say on stderr how the run is planned."),
+    ] = False
 
     def check_device(self) -> None:
         """Refuse a device or precision that is not to be had.
@@ -36,6 +138,22 @@ class ModelFlags(NamedTuple):
         from ster.loading import check_device
 
         check_device(self.device, self.precision)
+
+    @property
+    def choice(self) -> ModelChoice:
+        """What the flags say, read."""
+        from ster.runs.choice import ModelChoice
+
+        return ModelChoice(
+            model=self.model,
+            revision=self.revision,
+            device=self.device,
+            precision=self.precision,
+            chat_template=self.chat_template,
+            template_args=parse_template_arguments(self.template_args or []),
+            memory=None if self.memory is None else parse_memory(self.memory),
+            verbose=self.verbose,
+        )
 
     @contextmanager
     def open(
@@ -52,29 +170,66 @@ class ModelFlags(NamedTuple):
         """
         # Late, so that `ster --help` does not wait for the array libraries.
         from ster.checkpoint.resolve import local_files
+        from ster.documents.strict_json import dump_json
         from ster.loading import open_runtime
 
+        if output_path is not None:  # the document names the model
+            dump_json([self.model, self.revision], output_path)
         with open_reporter() as reporter:
-            runtime = open_runtime(
-                self.model,
-                device=self.device,
-                precision=self.precision,
-                chat_template=self.chat_template,
-                revision=self.revision,
-                reporter=reporter,
-                layers=layers,
-                memory=None if self.memory is None else parse_memory(self.memory),
-                verbose=self.verbose,
-            )
+            runtime = open_runtime(self.choice, reporter=reporter, layers=layers)
             if output_path is not None:
-                refuse_same_file(local_files(self.model, self.revision), output_path)
+                check_output(output_path, local_files(self.model, self.revision))
             yield runtime
 
 
-def refuse_same_file(input_paths: Iterable[str], output_path: str) -> None:
+_FIRST, _LAST = ("model",), ("memory", "verbose", "text")
+
+
+def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Spell the model flags in a command's signature, and hand them over as ``flags``.
+
+    typer reads the signature: the model comes first, what bounds the run last, and the
+    others where ``flags`` stands.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    annotations = get_type_hints(ModelFlags, include_extras=True)
+    spelled = {
+        each.name: _parameter(each, annotations[each.name])
+        for each in fields(ModelFlags)
+    }
+    parameters: dict[str, inspect.Parameter] = {}
+    for name, parameter in own.items():
+        parameters |= spelled if name == "flags" else {name: parameter}
+    middle = [name for name in parameters if name not in (*_FIRST, *_LAST)]
+    ordered = [parameters[name] for name in (*_FIRST, *middle, *_LAST)]
+
+    @functools.wraps(command)
+    def run(**words: Any) -> Answer:
+        flags = ModelFlags(**{name: words.pop(name) for name in spelled})
+        return command(flags=flags, **words)
+
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in ordered}
+    return run
+
+
+def _parameter(flag: Field[Any], annotation: object) -> inspect.Parameter:
+    absent = inspect.Parameter.empty
+    return inspect.Parameter(
+        flag.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=absent if flag.default is MISSING else flag.default,
+        annotation=annotation,
+    )
+
+
+def check_output(output_path: str, input_paths: Iterable[str]) -> None:
     """Refuse to write over a file that the run reads.
 
     Devices are not meant: a terminal is often both.
+
+    Raises:
+        OutputError: The output is an input.
     """
     for path in input_paths:
         try:
@@ -82,6 +237,5 @@ def refuse_same_file(input_paths: Iterable[str], output_path: str) -> None:
         except (OSError, ValueError):
             continue
         if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
-            raise OutputError(
-                f"failed to write {output_path}", "it is this run's input"
-            )
+            sentence = f"failed to write {output_path}"
+            raise OutputError(sentence, "it is this run's input", path=output_path)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ster.cli.streams import write_stderr
-from ster.decoder.memory import parse_memory
-from ster.errors import UsageError
-from ster.text import quoted
+from ster.cli.streams import say
+from ster.errors import PromptError
 
 TEXT = "ster.text"
 
@@ -22,79 +21,25 @@ def _remember_text(context: typer.Context, value: bool) -> bool:
     return bool(context.meta[TEXT])
 
 
-def _check_chat_template(word: str) -> str:
-    """Refuse a mode that is neither auto nor off."""
-    if word not in ("auto", "off"):
-        raise UsageError(
-            f"unknown chat template mode {quoted(word)}; expected auto or off"
-        )
-    return word
+def take_text(flag: str, word: str) -> str:
+    """Take an argument as text: UTF-8, whatever the locale makes of its bytes.
+
+    Raises:
+        PromptError: Its bytes are no text.
+    """
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError:
+        pass
+    else:
+        return word
+    try:
+        return os.fsencode(word).decode("utf-8")
+    except UnicodeError as error:
+        sentence = f"failed to tokenize prompt: the bytes of {flag} are not UTF-8"
+        raise PromptError(sentence, field=flag, found=word) from error
 
 
-def _check_memory(size: str | None) -> str | None:
-    """Refuse what is no size of memory."""
-    if size is not None:
-        parse_memory(size)
-    return size
-
-
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        metavar="<DIR|ID>",
-        help="A checkpoint directory, or the id of a model on the Hugging Face Hub.",
-    ),
-]
-Revision = Annotated[
-    str | None,
-    typer.Option(
-        "--revision",
-        metavar="<REV>",
-        help="Branch, tag or commit on the Hub, main unless given; of a directory it "
-        "is recorded and selects nothing.",
-    ),
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        metavar="<DEVICE>",
-        help="Where to compute: cpu, metal or cuda.",
-    ),
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="<WIDTH>",
-        help="Width of weights and residual stream: f32, f16 or bf16.",
-    ),
-]
-ChatTemplate = Annotated[
-    str,
-    typer.Option(
-        "--chat-template",
-        metavar="<MODE>",
-        callback=_check_chat_template,
-        help="auto applies the model's own chat template where it has one; off encodes "
-        "raw text.",
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        metavar="<SIZE>",
-        callback=_check_memory,
-        help="Most memory that the run may take, such as 800M or 4G; three quarters of "
-        "what is free unless given.",
-    ),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", help="Say on stderr how the run is planned."),
-]
 Layers = Annotated[
     str,
     typer.Option(
@@ -119,9 +64,15 @@ class Command(TyperCommand):
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Check the words of the line, then parse them."""
         valued = {name for param in self.params for name in param.opts if _takes(param)}
+        repeatable = {
+            name
+            for param in self.params
+            for name in param.opts
+            if getattr(param, "multiple", False)
+        }
         seen: set[str] = set()
         for flag, value in _flags(args, valued):
-            if flag in seen:
+            if flag in seen - repeatable:
                 ctx.fail(f"Option '{flag}' is given more than once.")
             if value is None:
                 ctx.fail(f"Option '{flag}' needs a value.")
@@ -137,7 +88,7 @@ class Group(TyperGroup):
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Show the help to those who gave nothing to parse."""
         if not args:
-            write_stderr(f"{ctx.get_help()}\n")
+            say(f"{ctx.get_help()}\n")
             ctx.exit(2)
         return super().parse_args(ctx, args)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ster.cli.streams import Messages, write_stderr
+from ster.cli.streams import Messages, say
 from ster.interrupts import raise_if_stopped
 from ster.reporting import Progress, Reporter
+from ster.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,11 +54,11 @@ class PlainReporter:
     def note(self, sentence: str) -> None:
         """Write the note."""
         raise_if_stopped()
-        write_stderr(f"{sentence}\n")
+        say(f"{one_line(sentence)}\n")
 
     def warn(self, sentence: str) -> None:
         """Write the warning."""
-        write_stderr(f"warning: {sentence}\n")
+        say(f"warning: {one_line(sentence)}\n")
 
     def progress(self, progress: Progress) -> None:
         """Write a line for every prompt that was finished since the last time."""
@@ -67,7 +68,7 @@ class PlainReporter:
         total = progress.num_prompts
         lines = [f"{progress.label} {number}/{total}\n" for number in numbers]
         if lines:
-            write_stderr("".join(lines))
+            say("".join(lines))
             self._lines = last
 
 
@@ -105,11 +106,12 @@ class LiveReporter:
     def note(self, sentence: str) -> None:
         """Print the note above the bar."""
         raise_if_stopped()
-        self._console.print(sentence, soft_wrap=True)
+        self._console.print(one_line(sentence), soft_wrap=True)
 
     def warn(self, sentence: str) -> None:
         """Print the warning above the bar."""
-        self._console.print(f"warning: {sentence}", style="yellow", soft_wrap=True)
+        line = f"warning: {one_line(sentence)}"
+        self._console.print(line, style="yellow", soft_wrap=True)
 
     def progress(self, progress: Progress) -> None:
         """Redraw the bar, ten times a second at most and always at the end."""

@@ -11,6 +11,7 @@ import os
 import sys
 
 from ster.errors import OutputError
+from ster.text import printable
 
 
 def open_missing_streams() -> None:
@@ -51,8 +52,13 @@ def write_stdout(text: str) -> bool:
     return True
 
 
+def say(text: str) -> None:
+    """Write lines for a person to stderr; what would steer the terminal is escaped."""
+    write_stderr(printable(text))
+
+
 def write_stderr(text: str) -> None:
-    """Write a message, or drop it where nobody can read it."""
+    """Write to stderr as it is, or drop it where nobody can read it."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

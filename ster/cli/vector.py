@@ -6,21 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ster.cli.answer import render
-from ster.cli.model import ModelFlags, refuse_same_file
-from ster.cli.options import (
-    ChatTemplate,
-    Command,
-    Device,
-    Group,
-    Layers,
-    Memory,
-    Model,
-    Precision,
-    Revision,
-    Text,
-    Verbose,
-)
+from ster.cli.answer import render, render_beside
+from ster.cli.model import ModelFlags, check_output, with_model_flags
+from ster.cli.options import Command, Group, Layers, Text
 from ster.errors import DirectionError, DocumentError
 from ster.vectors.methods import parse_method
 from ster.vectors.strengths import StrengthTrial, parse_strengths
@@ -117,19 +105,14 @@ def vector(*, text: Text = False) -> None:
     epilog="\b\nExample:\n"
     "  ster vector train --model toy --pairs pairs.json --output calm.json",
 )
+@with_model_flags
 def train(
     *,
-    model: Model,
     pairs_path: Pairs,
     output_path: Output,
-    revision: Revision = None,
-    device: Device = "cpu",
-    precision: Precision = "f32",
-    chat_template: ChatTemplate = "auto",
+    flags: ModelFlags,
     layers: Layers = "all",
     method: Method = "caa",
-    memory: Memory = None,
-    verbose: Verbose = False,
     text: Text = False,
 ) -> str:
     """Fit a direction at every chosen layer, and write them as a steering artifact.
@@ -139,16 +122,13 @@ def train(
     # Late, here and below, so that `ster --help` does not wait for the array libraries.
     from ster.documents.pairs import PairSet
 
-    flags = ModelFlags(
-        model, revision, device, precision, chat_template, memory, verbose
-    )
     flags.check_device()
-    refuse_same_file([pairs_path], output_path)
+    check_output(output_path, [pairs_path])
     pairs = PairSet.load(pairs_path)
     with flags.open(layers, output_path) as runtime:
         vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
     summary = {"artifact": vector.summary, "chat_template": runtime.chat_template}
-    return render(summary, text=text)
+    return render_beside(output_path, summary, text=text)
 
 
 @vector_app.command(
@@ -157,19 +137,14 @@ def train(
     epilog="\b\nExample:\n"
     "  ster vector optimize --model toy --pairs pairs.json --output calm.json",
 )
+@with_model_flags
 def optimize(
     *,
-    model: Model,
     pairs_path: Pairs,
     output_path: Output,
-    revision: Revision = None,
-    device: Device = "cpu",
-    precision: Precision = "f32",
-    chat_template: ChatTemplate = "auto",
+    flags: ModelFlags,
     layers: Layers = "all",
     holdout: Holdout = 0.2,
-    memory: Memory = None,
-    verbose: Verbose = False,
     text: Text = False,
 ) -> str:
     """Choose method and layer on held-out pairs, and write the best one's artifact.
@@ -179,12 +154,9 @@ def optimize(
     from ster.documents.pairs import PairSet
     from ster.workflows.vectors import check_holdout, split_pairs
 
-    flags = ModelFlags(
-        model, revision, device, precision, chat_template, memory, verbose
-    )
     flags.check_device()
     check_holdout(holdout)
-    refuse_same_file([pairs_path], output_path)
+    check_output(output_path, [pairs_path])
     pairs = PairSet.load(pairs_path)
     split_pairs(len(pairs), holdout)
     with flags.open(layers, output_path) as runtime:
@@ -193,7 +165,8 @@ def optimize(
         )
     artifact = selection.vector.summary
     summary = {"artifact": artifact, "chat_template": runtime.chat_template}
-    return render({**summary, "selection": selection.document}, text=text)
+    report = {**summary, "selection": selection.document}
+    return render_beside(output_path, report, text=text)
 
 
 @vector_app.command(
@@ -202,20 +175,15 @@ def optimize(
     epilog="\b\nExample:\n"
     "  ster vector evaluate --model toy --pairs pairs.json --vector calm.json",
 )
+@with_model_flags
 def evaluate(
     *,
-    model: Model,
     pairs_path: Pairs,
     vector_path: Vector,
-    revision: Revision = None,
-    device: Device = "cpu",
-    precision: Precision = "f32",
-    chat_template: ChatTemplate = "auto",
+    flags: ModelFlags,
     strengths: Strengths = None,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
-    memory: Memory = None,
-    verbose: Verbose = False,
     text: Text = False,
 ) -> str:
     """Measure how a vector orders pairs, and what steering with it does to them.
@@ -225,9 +193,6 @@ def evaluate(
     from ster.documents.pairs import PairSet
     from ster.vectors.steering import SteeringVector
 
-    flags = ModelFlags(
-        model, revision, device, precision, chat_template, memory, verbose
-    )
     flags.check_device()
     trial = read_trial(strengths, batch_size, max_sequence)
     pairs = PairSet.load(pairs_path)
@@ -260,7 +225,9 @@ def read_trial(
     if strengths is None:
         return None
     if batch_size is None:
-        raise DirectionError("--strengths needs --batch-size; Ster assumes none")
+        sentence = "--strengths needs --batch-size; Ster assumes none"
+        raise DirectionError(sentence, field="--batch-size")
     if max_sequence is None:
-        raise DirectionError("--strengths needs --max-sequence; Ster assumes none")
+        sentence = "--strengths needs --max-sequence; Ster assumes none"
+        raise DirectionError(sentence, field="--max-sequence")
     return StrengthTrial.of(strengths, batch_size=batch_size, max_sequence=max_sequence)

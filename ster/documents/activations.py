@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,19 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.strict_json import (
+    JsonError,
+    check_json_name,
+    dump_json,
+    read_document,
+)
 from ster.documents.whole_files import AtomicFile
 from ster.errors import DocumentError, LayerError, NumericsError, OutputError
 from ster.layers import abridge
 from ster.text import counted, quoted
 
 Float32Array = npt.NDArray[np.float32]
+_NUMPY_WAY = "numpy.savez takes activations.array, and safetensors.numpy.save_file too"
 _LAYER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
 
@@ -60,6 +66,7 @@ class ActivationWriter:
         model_revision: str | None,
         hidden_size: int,
     ) -> None:
+        check_json_name(path, _NUMPY_WAY)
         self._file = AtomicFile(path)
         self._model = model
         self._revision = model_revision
@@ -124,10 +131,12 @@ class ActivationWriter:
         if not finite.all():
             layer = layers[int(finite.argmin())]
             prompt = self._num_records + 1
-            raise NumericsError(f"layer {layer} of prompt {prompt} is not finite")
+            sentence = f"layer {layer} of prompt {prompt} is not finite"
+            raise NumericsError(sentence, layer=layer, prompt=prompt)
 
     def _failure(self, cause: str | BaseException) -> OutputError:
-        return OutputError(f"failed to write {self._file.path}", cause)
+        path = self._file.path
+        return OutputError(f"failed to write {path}", cause, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -159,11 +168,18 @@ class Activations:
         shape = (len(self.prompts), len(self.layers), self.hidden_size)
         if self.array.dtype != np.float32 or self.array.shape != shape:
             found = f"{self.array.dtype} {self.array.shape}"
-            raise DocumentError(f"activations must be float32 {shape}, not {found}")
+            raise DocumentError(
+                f"activations must be float32 {shape}, not {found}",
+                field="array",
+                found=found,
+                expected=f"float32 {shape}",
+            )
         if 0 in shape:
-            raise DocumentError("activations need a prompt, a layer and a width")
+            sentence = "activations need a prompt, a layer and a width"
+            raise DocumentError(sentence, field="array", found=shape)
         if list(self.layers) != sorted(set(self.layers)):
-            raise DocumentError("layers of activations must be ascending")
+            sentence = "layers of activations must be ascending"
+            raise DocumentError(sentence, field="layers", found=self.layers)
         if not np.isfinite(self.array).all():
             raise NumericsError("activations hold a value that is not finite")
 
@@ -179,6 +195,12 @@ class Activations:
             f"hidden_size={self.hidden_size})"
         )
 
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        """Let numpy take it for its array, without a copy unless one is needed."""
+        return np.array(self.array, dtype=dtype, copy=copy)
+
     def layer(self, layer: int) -> Float32Array:
         """Look at one layer's activations without copying them.
 
@@ -193,7 +215,11 @@ class Activations:
         """
         if layer not in self.layers:
             there = abridge(self.layers)
-            raise LayerError(f"layer {layer} was not read; there are {there}")
+            raise LayerError(
+                f"layer {layer} was not read; there are {there}",
+                layer=layer,
+                expected=self.layers,
+            )
         view: Float32Array = self.array[:, self.layers.index(layer)]
         return view
 
@@ -201,7 +227,7 @@ class Activations:
         """Write an activation artifact, the whole document or nothing.
 
         Raises:
-            OutputError: It cannot be written.
+            OutputError: It cannot be written, or the name is not that of JSON.
         """
         with ActivationWriter(
             path,
@@ -275,5 +301,5 @@ def _parse_rows(
     finite = np.isfinite(table).all(axis=1)
     if not finite.all():
         layer = layers[int(finite.argmin())]
-        raise DocumentError(f"layer {layer} contains a non-finite value")
+        raise DocumentError(f"layer {layer} contains a non-finite value", layer=layer)
     return table

@@ -1,6 +1,8 @@
 """The answers to a prompt set, as ``ster generate --prompts`` writes them.
 
-One compact JSON object; it appears when every prompt is answered.
+One compact JSON object. Answers are written as they come, so memory does not grow with
+their number. The document appears when every prompt is answered; of a run that ends
+before, the finished answers are kept beside it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,19 @@ import os
 from types import TracebackType
 from typing import Self
 
-from ster.documents.strict_json import dump_json
+from ster.documents.fields import PRODUCT, SCHEMA_VERSION
+from ster.documents.strict_json import check_json_name, dump_json
 from ster.documents.whole_files import AtomicFile
+
+PARTIAL = ".partial"
 
 
 class AnswerWriter:
-    """Collect answers; the document appears when the ``with`` ends.
+    """Write answers one by one; the document appears when the ``with`` ends well.
+
+    When it ends with an exception, the old document stays as it was, and the answers
+    so far, if any, become a whole document under the name with ``.partial`` behind it:
+    ``kept`` says where, None where there is none.
 
     Args:
         path: Where the document shall be.
@@ -25,28 +34,35 @@ class AnswerWriter:
         OutputError: The document cannot be written; known before the first answer.
     """
 
+    __slots__ = ("_file", "_header", "kept", "num_answers")
+
     def __init__(
         self, path: str | os.PathLike[str], *, model: str, model_revision: str | None
     ) -> None:
+        check_json_name(path)
         self._file = AtomicFile(path)
-        self._answers: list[dict[str, str]] = []
-        self._document = {
-            "schema_version": 1,
-            "product": "ster",
+        header = {
+            "schema_version": SCHEMA_VERSION,
+            "product": PRODUCT,
             "model": model,
             "model_revision": model_revision,
-            "answers": self._answers,
+            "answers": [],
         }
+        self._header = dump_json(header, self._file.path).removesuffix(b"]}")
+        self.num_answers = 0
+        self.kept: str | None = None
 
     def __enter__(self) -> Self:
-        """Make sure that the document can be written."""
-        self._dump()
+        """Open the document and write what stands before the answers."""
         self._file.__enter__()
+        self._file.write(self._header)
         return self
 
     def write(self, prompt: str, answer: str) -> None:
-        """Add an answer."""
-        self._answers.append({"prompt": prompt, "answer": answer})
+        """Append an answer."""
+        record = dump_json({"prompt": prompt, "answer": answer}, self._file.path)
+        self._file.write(b"," + record if self.num_answers else record)
+        self.num_answers += 1
 
     def __exit__(
         self,
@@ -54,10 +70,11 @@ class AnswerWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Write the document, or after an error leave the place as it was."""
+        """Finish the document, or after an error keep what there is beside it."""
         if kind is None:
-            self._file.write(self._dump())
-        self._file.__exit__(kind, error, trace)
-
-    def _dump(self) -> bytes:
-        return dump_json(self._document, self._file.path)
+            self._file.write(b"]}")
+            self._file.__exit__(None, None, None)
+        elif self.num_answers:
+            self.kept = self._file.set_aside(b"]}", PARTIAL)
+        else:
+            self._file.__exit__(kind, error, trace)

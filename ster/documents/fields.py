@@ -44,11 +44,15 @@ def check_provenance(fields: dict[str, object]) -> None:
     if schema != SCHEMA_VERSION:
         raise DocumentError(
             f"artifact schema {schema} is unsupported; "
-            f"this Ster build reads schema {SCHEMA_VERSION}"
+            f"this Ster build reads schema {SCHEMA_VERSION}",
+            field="schema_version",
+            found=schema,
+            expected=SCHEMA_VERSION,
         )
     product = field(fields, "product", str)
     if product != PRODUCT:
-        raise DocumentError(f"artifact belongs to product {quoted(product)}, not Ster")
+        sentence = f"artifact belongs to product {quoted(product)}, not Ster"
+        raise DocumentError(sentence, field="product", found=product, expected=PRODUCT)
 
 
 def parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
@@ -61,12 +65,15 @@ def parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
     values = require(f"layer {layer}", row, list)
     if len(values) != hidden_size:
         raise DocumentError(
-            f"layer {layer} has vector width {len(values)}, expected {hidden_size}"
+            f"layer {layer} has vector width {len(values)}, expected {hidden_size}",
+            layer=layer,
+            found=len(values),
+            expected=hidden_size,
         )
     # Types, since numpy would take true for 1.0 and "1.0" too.
     foreign = set(map(type, values)) - {float, int}
     if foreign == {type(None)}:
-        raise DocumentError(f"layer {layer} contains a non-finite value")
+        raise DocumentError(f"layer {layer} contains a non-finite value", layer=layer)
     if foreign:
         raise JsonError(f"layer {layer} contains what is no number")
     return values

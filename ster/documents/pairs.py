@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,11 @@ class PairSet:
     def __post_init__(self) -> None:
         """Check once that there is something to compare."""
         if not isinstance(self.trait_name, str):
-            raise DocumentError("the name of a trait must be a string")
+            raise DocumentError(
+                "the name of a trait must be a string",
+                field="trait_name",
+                found=self.trait_name,
+            )
         _check(self.pairs, "pair set")
 
     def __len__(self) -> int:
@@ -75,7 +79,7 @@ class PairSet:
             >>> PairSet.of([("What a joy!", "What a pity!")], trait_name="happy")
             PairSet('happy', 1 pair)
         """
-        made = tuple(_make_pair(pair) for pair in pairs)
+        made = tuple(_make_pair(pair) for pair in _take_list(pairs))
         return cls(trait_name=trait_name, pairs=made)
 
     @classmethod
@@ -86,7 +90,7 @@ class PairSet:
             DocumentError: The file cannot be read or is no pair set, has no pairs or
                 one with a blank side.
         """
-        label = os.fspath(path)
+        label = os.fsdecode(path)
         trait_name, pairs = read_document(
             path,
             _parse,
@@ -100,23 +104,40 @@ class PairSet:
         )
 
 
+def _take_list(pairs: object) -> list[object]:
+    """Take a list; a mapping would come apart into its keys, and a set has no order."""
+    if isinstance(pairs, Iterable) and not isinstance(pairs, str | Mapping | Set):
+        return list(pairs)
+    raise DocumentError(
+        "pairs must be a list of (positive, negative) texts, not "
+        f"{type(pairs).__name__}",
+        "ster.PairSet.load(path) reads a document",
+        field="pairs",
+        found=pairs,
+        expected="a list of (positive, negative) texts",
+    )
+
+
 def _make_pair(sides: object) -> ContrastPair:
     # A string of two letters would come apart as a pair too.
     if not isinstance(sides, tuple | list) or len(sides) != 2:
-        raise DocumentError("pair set contains what is no (positive, negative) pair")
+        raise DocumentError(
+            "pair set contains what is no (positive, negative) pair", found=sides
+        )
     return ContrastPair(positive=sides[0], negative=sides[1])
 
 
 def _check(pairs: tuple[ContrastPair, ...], label: str) -> None:
     if not pairs:
         raise DocumentError(f"{label} contains no pairs")
-    for pair in pairs:
-        if not (isinstance(pair.positive, str) and isinstance(pair.negative, str)):
-            raise DocumentError(f"{label} contains a side that is no string")
-        if not (trim(pair.positive) and trim(pair.negative)):
-            raise DocumentError(
-                f"{label} contains an empty positive or negative prompt"
-            )
+    for number, pair in enumerate(pairs, start=1):
+        sides = pair.positive, pair.negative
+        if not all(isinstance(side, str) for side in sides):
+            sentence = f"{label} contains a side that is no string"
+            raise DocumentError(sentence, found=sides, prompt=number)
+        if not all(map(trim, sides)):
+            sentence = f"{label} contains an empty positive or negative prompt"
+            raise DocumentError(sentence, found=sides, prompt=number)
 
 
 def _parse(document: object) -> tuple[str | None, tuple[ContrastPair, ...]]:

@@ -1,13 +1,19 @@
-"""The prompt set: ``{"prompts": ["...", ...]}``, other keys ignored."""
+"""Prompts: lists of texts as notebooks give them, and the document that holds one.
+
+A prompt set is ``{"prompts": ["...", ...]}``, other keys ignored.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 from ster.documents.strict_json import JsonError, read_document
 from ster.errors import PromptError
 from ster.text import trim
+
+_NO_ORDER = "a set has no order, and results stand in the order of the list"
 
 
 def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
@@ -20,35 +26,99 @@ def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
     prompts = read_document(
         path, _parse, unread="failed to read", invalid="invalid prompt JSON"
     )
-    return check_prompts(prompts)
+    try:
+        return check_prompts(prompts)
+    except PromptError as error:
+        error.path = os.fsdecode(path)
+        raise
 
 
 def check_prompts(prompts: Iterable[str]) -> list[str]:
     """Refuse prompts that no activation can be read for.
 
     Raises:
-        PromptError: There are none, or one is no string, blank or no Unicode text.
+        PromptError: There are none, or one is no string, blank or no Unicode text; or
+            they are no list, nor anything that yields them in an order of its own.
     """
-    if isinstance(prompts, str):
-        raise PromptError("prompts must be a list of strings, not one string")
-    checked = list(prompts)
+    checked = take_list(prompts, "prompts")
     if not checked:
-        raise PromptError("prompt set contains no prompts")
-    for prompt in checked:
-        _check_prompt(prompt)
+        raise PromptError("prompt set contains no prompts", field="prompts")
+    for number, prompt in enumerate(checked, start=1):
+        check_text(prompt, "a prompt", number)
+        if not trim(prompt):
+            raise PromptError("prompt must not be empty", found=prompt, prompt=number)
     return checked
 
 
-def _check_prompt(prompt: object) -> None:
-    if not isinstance(prompt, str):
-        raise PromptError(f"a prompt must be a string, not {type(prompt).__name__}")
-    if not trim(prompt):
-        raise PromptError("prompt must not be empty")
+def take_list(texts: Iterable[str], name: str) -> list[str]:
+    """Take a list, or anything that yields its items in an order of its own.
+
+    Args:
+        texts: What a notebook handed over.
+        name: The argument, as sentences call it.
+
+    Raises:
+        PromptError: It would come apart into something else, as a mapping into its
+            keys does and a table into the names of its columns, or it is no list at
+            all.
+    """
+    given: Any = texts
+    kind = type(given).__name__
+    if isinstance(given, str):
+        raise _no_list(name, "one string", given)
+    if isinstance(given, bytes | bytearray | memoryview):
+        raise _no_list(name, kind, given)
+    if isinstance(given, Mapping):
+        way = f'of a document its list will do, as in document["{name}"]'
+        raise _no_list(name, kind, given, way)
+    if isinstance(given, Set):
+        raise _no_list(name, kind, given, f"{_NO_ORDER}; sorted(...) makes one")
+    if getattr(given, "ndim", 1) != 1:
+        found = f"{kind} of {given.ndim} dimensions"
+        raise _no_list(name, found, given, "one column of a table will do")
     try:
-        prompt.encode("utf-8")
+        return list(given)
+    except TypeError:
+        raise _no_list(name, kind, given) from None
+
+
+def check_text(text: str, name: str, number: int | None = None) -> None:
+    """Refuse what is no Unicode text.
+
+    Args:
+        text: Handed over as one.
+        name: What the sentence calls it.
+        number: Which of several it is, counted from 1.
+
+    Raises:
+        PromptError: It is no string, or holds half of a surrogate pair.
+    """
+    given: object = text
+    if not isinstance(given, str):
+        raise PromptError(
+            f"{name} must be a string, not {type(given).__name__}",
+            field=name.split()[-1],
+            found=given,
+            expected="a string",
+            prompt=number,
+        )
+    try:
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
         where = f"lone surrogate at character {error.start}"
-        raise PromptError(f"failed to tokenize prompt: {where}") from error
+        raise PromptError(
+            f"failed to tokenize prompt: {where}", found=text, prompt=number
+        ) from error
+
+
+def _no_list(name: str, found: str, given: object, *ways: str) -> PromptError:
+    return PromptError(
+        f"{name} must be a list of strings, not {found}",
+        *ways,
+        field=name,
+        found=given,
+        expected="a list of strings",
+    )
 
 
 def _parse(document: object) -> list[str]:

@@ -25,7 +25,12 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.strict_json import (
+    JsonError,
+    check_json_name,
+    dump_json,
+    read_document,
+)
 from ster.documents.whole_files import AtomicFile, make_directories, remove_directories
 from ster.errors import DocumentError, OutputError
 
@@ -58,7 +63,8 @@ def open_artifact(
     Raises:
         OutputError: It cannot be written. Then nothing is left behind.
     """
-    label = os.fspath(path)
+    check_json_name(path)
+    label = os.fsdecode(path)
     made = _make_parent(label)
     try:
         with AtomicFile(path) as file:
@@ -66,7 +72,7 @@ def open_artifact(
     except OutputError as error:
         remove_directories(made)
         sentence = f"failed to write steering artifact {label}"
-        raise OutputError(sentence, *error.causes) from error
+        raise OutputError(sentence, *error.causes, path=path) from error
     except BaseException:
         remove_directories(made)
         raise
@@ -81,16 +87,18 @@ def check_layers(layers: tuple[int, ...], directions: F32) -> None:
     """
     for before, layer in pairwise(layers):
         if layer == before:
-            raise DocumentError(f"layer {layer} is given twice")
+            raise DocumentError(f"layer {layer} is given twice", layer=layer)
         if layer < before:
             raise DocumentError(
-                f"layer {layer} follows layer {before}; layers must ascend"
+                f"layer {layer} follows layer {before}; layers must ascend",
+                layer=layer,
             )
     for layer, direction in zip(layers, directions, strict=True):
         if not np.isfinite(direction).all():
-            raise DocumentError(f"layer {layer} contains a non-finite value")
+            sentence = f"layer {layer} contains a non-finite value"
+            raise DocumentError(sentence, layer=layer)
         if not direction.any():
-            raise DocumentError(f"layer {layer} contains only zeros")
+            raise DocumentError(f"layer {layer} contains only zeros", layer=layer)
 
 
 def _make_parent(label: str) -> list[str]:
@@ -98,7 +106,7 @@ def _make_parent(label: str) -> list[str]:
     try:
         return make_directories(os.path.abspath(parent)) if parent else []
     except (OSError, ValueError) as error:
-        raise OutputError(f"failed to create {parent}", error) from error
+        raise OutputError(f"failed to create {parent}", error, path=parent) from error
 
 
 def _parse(document: object) -> dict[str, Any]:
@@ -159,7 +167,9 @@ def _parse_number(vector: dict[str, object], name: str) -> np.float32:
         raise JsonError(f"`{name}` is no number")
     number: np.float32 = narrow(np.array([value], dtype=np.float64))[0]
     if not np.isfinite(number):
-        raise DocumentError(f"layer {vector['layer']} contains a non-finite value")
+        layer = field(vector, "layer", int)
+        sentence = f"layer {layer} contains a non-finite value"
+        raise DocumentError(sentence, layer=layer, field=name, found=value)
     return number
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import orjson
 
-from ster.errors import DocumentError, OutputError
+from ster.errors import DocumentError, OutputError, SterError
 from ster.text import quoted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -21,6 +21,12 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_PART_OF_A_KEY_COUNT = b"0123456789.,-+eE[]{} \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
+
+# Who names an output so means another format.
+_OTHER_FORMATS = (
+    *(".npz", ".npy", ".safetensors", ".pt", ".pth", ".bin", ".gguf", ".h5", ".hdf5"),
+    *(".parquet", ".csv", ".tsv", ".pkl", ".pickle", ".zip"),
+)
 
 Parsed = TypeVar("Parsed")
 
@@ -113,16 +119,19 @@ def read_document(
     Raises:
         DocumentError: One of these two.
     """
-    label = os.fspath(path)
+    label = os.fsdecode(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
     except (OSError, ValueError) as error:
-        raise DocumentError(f"{unread} {label}", error) from error
+        raise DocumentError(f"{unread} {label}", error, path=path) from error
     try:
         return parse(read_json(data))
     except JsonError as error:
-        raise DocumentError(f"{invalid} in {label}", error) from error
+        raise DocumentError(f"{invalid} in {label}", error, path=path) from error
+    except SterError as error:
+        error.path = error.path or label
+        raise
 
 
 def dump_json(document: object, path: str) -> bytes:
@@ -134,5 +143,28 @@ def dump_json(document: object, path: str) -> bytes:
     try:
         return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
     except orjson.JSONEncodeError as error:
-        # A path on the command line need not be UTF-8, and JSON must be.
-        raise OutputError(f"failed to write {path}", error) from error
+        # A name on the command line need not be UTF-8, and JSON must be.
+        raise OutputError(f"failed to write {path}", error, path=path) from error
+
+
+def check_json_name(path: str | os.PathLike[str], *ways: str) -> None:
+    """Refuse to give a JSON document the name of another format.
+
+    Args:
+        path: Where the document shall be.
+        ways: How to get the other format, where there is a way.
+
+    Raises:
+        OutputError: The name ends like a format that is not written here.
+    """
+    label = os.fsdecode(path)
+    stem, suffix = os.path.splitext(label)
+    if suffix.lower() in _OTHER_FORMATS:
+        raise OutputError(
+            f"failed to write {label}",
+            f"the document is JSON and no {suffix}; {stem}.json would say so",
+            *ways,
+            path=label,
+            found=suffix,
+            expected=".json",
+        )

@@ -18,8 +18,9 @@ def read_system_turn(path: str | os.PathLike[str]) -> str:
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        sentence = f"cannot read the system turn {os.fspath(path)}"
-        raise DocumentError(sentence, error) from error
+        sentence = f"cannot read the system turn {os.fsdecode(path)}"
+        raise DocumentError(sentence, error, path=path) from error
     if not trim(text):
-        raise DocumentError(f"the system turn {os.fspath(path)} is empty")
+        sentence = f"the system turn {os.fsdecode(path)} is empty"
+        raise DocumentError(sentence, path=path, found=text)
     return text

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from ster.documents.descriptors import find_descriptor, open_descriptor
+from ster.documents.temporary_files import TemporaryFile
 from ster.errors import OutputError
 from ster.interrupts import raise_if_stopped
 
@@ -20,7 +21,8 @@ class AtomicFile:
 
     It is written under a hidden name beside its place and renamed over it when the
     ``with`` ends well. Otherwise the old file stays and nothing else is left. A
-    symbolic link stays one, and a device or a pipe (``/dev/null``) is written directly.
+    symbolic link stays one, a device or a pipe (``/dev/null``) is written directly,
+    and ``/dev/stdout`` is the descriptor itself, so what is appended to stays.
 
     Args:
         path: Where the file shall be. Parent directories are made.
@@ -29,14 +31,13 @@ class AtomicFile:
         OutputError: At any step, when the file cannot be written.
     """
 
-    __slots__ = ("_file", "_made", "_target", "_temporary", "path")
+    __slots__ = ("_direct", "_made", "_temporary", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         self._made: list[str] = []
-        self._target = ""
-        self._temporary = ""
-        self._file: BinaryIO | None = None
+        self._temporary: TemporaryFile | None = None
+        self._direct: BinaryIO | None = None
 
     def __enter__(self) -> Self:
         """Open the file, which shows whether the place can be written."""
@@ -47,9 +48,7 @@ class AtomicFile:
     def write(self, data: bytes) -> None:
         """Append bytes."""
         with self._failures():
-            if self._file is None:
-                raise ValueError("the file is not open")
-            self._file.write(data)
+            self._opened().write(data)
 
     def __exit__(
         self,
@@ -64,6 +63,35 @@ class AtomicFile:
         with self._failures():
             self._commit()
 
+    def set_aside(self, ending: bytes, suffix: str) -> str | None:
+        """Keep what was written under a longer name, and leave the place as it was.
+
+        This is another way to end a ``with``, for what is of use though not whole.
+
+        Args:
+            ending: Written first.
+            suffix: Put behind the name.
+
+        Returns:
+            Its path; None where nothing could be kept, as of what goes to a pipe.
+        """
+        kept = self._temporary
+        if kept is None:
+            self._discard()
+            return None
+        try:
+            kept.write(ending)
+            kept.finish()
+            kept.move(suffix)
+        except (OSError, ValueError):
+            self._discard()
+            return None
+        except BaseException:
+            self._discard()
+            raise
+        is_beside = not os.path.islink(self.path)
+        return (self.path if is_beside else os.path.realpath(self.path)) + suffix
+
     @contextmanager
     def _failures(self) -> Iterator[None]:
         try:
@@ -71,56 +99,57 @@ class AtomicFile:
         # ValueError is how Python refuses a name with NUL, before any system call.
         except (OSError, ValueError) as error:
             self._discard()
-            raise OutputError(f"failed to write {self.path}", error) from error
+            sentence = f"failed to write {self.path}"
+            raise OutputError(sentence, error, path=self.path) from error
         except BaseException:
             self._discard()
             raise
 
     def _open(self) -> None:
         _require_name(self.path)
-        self._made = make_directories(os.path.dirname(_absolute(self.path)))
+        path = _absolute(self.path)
+        descriptor = find_descriptor(path)
+        if descriptor is not None:
+            self._direct = open_descriptor(descriptor)
+            return
+        self._made = make_directories(os.path.dirname(path))
         path = _absolute(self.path)
         status = _status(path)
         if status is None:
-            self._open_beside(os.path.realpath(path), mode=None)
+            self._temporary = TemporaryFile(os.path.realpath(path), mode=None)
         elif stat.S_ISDIR(status.st_mode):
             raise _os_error(errno.EISDIR)
         elif _is_named_file(path, status):
             # A rename asks the directory only; a write-protected file stays protected.
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
             mode = stat.S_IMODE(status.st_mode)
-            self._open_beside(os.path.realpath(path), mode=mode)
+            self._temporary = TemporaryFile(os.path.realpath(path), mode)
         else:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
-            self._file = os.fdopen(descriptor, "wb")
+            opened = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            self._direct = os.fdopen(opened, "wb")
 
-    def _open_beside(self, target: str, mode: int | None) -> None:
-        self._target = target
-        self._temporary = hidden_name_beside(target)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb")
-        if mode is not None:
-            os.fchmod(self._file.fileno(), mode)
+    def _opened(self) -> TemporaryFile | BinaryIO:
+        file = self._temporary or self._direct
+        if file is None:
+            raise ValueError("the file is not open")
+        return file
 
     def _commit(self) -> None:
-        if self._file is None:
-            raise ValueError("the file is not open")
-        self._file.flush()
-        if self._temporary:
-            _sync(self._file)
-        self._file.close()
-        raise_if_stopped()
-        if self._temporary:
-            os.replace(self._temporary, self._target)
-            self._temporary = ""
+        self._opened()
+        if self._direct is not None:
+            self._direct.close()
+            raise_if_stopped()
+        elif self._temporary is not None:
+            self._temporary.finish()
+            raise_if_stopped()
+            self._temporary.move()
 
     def _discard(self) -> None:
-        if self._file is not None:
+        if self._direct is not None:
             with suppress(OSError):
-                self._file.close()
-        if self._temporary:
-            with suppress(OSError):
-                os.unlink(self._temporary)
+                self._direct.close()
+        if self._temporary is not None:
+            self._temporary.remove()
         remove_directories(self._made)
 
 
@@ -152,12 +181,6 @@ def remove_directories(made: list[str]) -> None:
     for directory in reversed(made):
         with suppress(OSError):
             os.rmdir(directory)
-
-
-def hidden_name_beside(target: str) -> str:
-    """Invent a path in the directory of a target, short whatever the target's name."""
-    name = f".ster-{secrets.token_hex(8)}.tmp"
-    return os.path.join(os.path.dirname(target), name)
 
 
 def _make_directory(directory: str, made: list[str]) -> None:
@@ -197,15 +220,6 @@ def _is_named_file(path: str, status: os.stat_result) -> bool:
         return False
     named = _status(os.path.realpath(path))
     return named is not None and os.path.samestat(named, status)
-
-
-def _sync(file: BinaryIO) -> None:
-    try:
-        os.fsync(file.fileno())
-    except OSError as error:
-        # Some network file systems have no fsync; a full disk is another matter.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
 
 
 def _os_error(number: int) -> OSError:

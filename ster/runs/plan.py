@@ -66,6 +66,7 @@ class Plan:
         peak_bytes: Memory of the whole process.
         memory_bytes: The limit that was planned for.
         kept_bytes: What it would be if the weights stayed.
+        release: Weights that stayed from earlier runs have to go.
     """
 
     waves: tuple[range, ...]
@@ -77,6 +78,7 @@ class Plan:
     peak_bytes: int
     memory_bytes: int
     kept_bytes: int
+    release: bool
 
     @property
     def num_tokens(self) -> int:
@@ -105,12 +107,15 @@ class Budget:
     Args:
         footprint: What the decoder takes.
         other_bytes: What the process holds beside the decoder's weights.
+        held_bytes: What those take that stayed from earlier runs: of the first blocks
+            on, as runs need them.
         memory_bytes: What it may hold in all.
     """
 
     footprint: Footprint
     other_bytes: int
     memory_bytes: int
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +147,15 @@ class _Counter:
     def peak(self, load: _Load, *, keep: bool) -> int:
         """Count the whole process with one wave at work."""
         footprint, work = self.budget.footprint, self.work
-        blocks = sum(footprint.blocks[: work.num_blocks]) if keep else 0
-        head = footprint.head_bytes if work.head else 0
+        weights = footprint.head_bytes if work.head else 0
+        if keep:
+            weights += sum(footprint.blocks[: work.num_blocks])
+            weights = max(weights, self.budget.held_bytes)
         return (
             self.budget.other_bytes
             + footprint.fixed_bytes
             + footprint.open_bytes
-            + blocks
-            + head
+            + weights
             + load.num_tokens * footprint.token_bytes
             + load.num_prompt_tokens * footprint.key_bytes
             + load.num_prompts * work.rows_per_prompt * footprint.row_bytes
@@ -200,6 +206,9 @@ def plan_run(work: Work, budget: Budget) -> Plan:
     if len(waves) == 1 and not work.repeats:
         keep = False
     loads = [load for _, load in waves]
+    kept_bytes = max(counter.peak(load, keep=True) for load in loads)
+    release = kept_bytes > budget.memory_bytes
+    stayed = 0 if keep or release else budget.held_bytes
     return Plan(
         waves=tuple(wave for wave, _ in waves),
         wave_tokens=tuple(load.num_tokens for load in loads),
@@ -207,9 +216,10 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         num_blocks=work.num_blocks,
         head=work.head,
         keep=keep,
-        peak_bytes=max(counter.peak(load, keep=keep) for load in loads),
+        peak_bytes=stayed + max(counter.peak(load, keep=keep) for load in loads),
         memory_bytes=budget.memory_bytes,
-        kept_bytes=max(counter.peak(load, keep=True) for load in loads),
+        kept_bytes=kept_bytes,
+        release=release,
     )
 
 

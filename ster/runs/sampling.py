@@ -1,15 +1,23 @@
-"""Logits -> token id. Pure functions of one row of logits, on the host."""
+"""How prompts are answered, and logits -> token id: pure functions, on the host."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.errors import UsageError, require_type
+from ster.documents.prompts import check_text
+from ster.errors import (
+    PromptError,
+    UsageError,
+    require_number,
+    require_type,
+    require_whole_number,
+)
 
 F32 = NDArray[np.float32]
 
@@ -33,14 +41,96 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse what no token can be drawn with."""
-        if not math.isfinite(self.temperature):
-            raise UsageError(f"temperature must be finite, not {self.temperature}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(
-                f"top-p must be above zero and at most one, not {self.top_p}"
+        if not math.isfinite(require_number(self.temperature, "temperature")):
+            sentence = f"temperature must be finite, not {self.temperature}"
+            raise UsageError(sentence, field="temperature", found=self.temperature)
+        if self.top_p is not None and not 0 < require_number(self.top_p, "top_p") <= 1:
+            sentence = f"top-p must be above zero and at most one, not {self.top_p}"
+            raise UsageError(sentence, field="top_p", found=self.top_p)
+        if require_whole_number(self.seed, "seed") < 0:
+            sentence = f"seed must be at least zero, not {self.seed}"
+            raise UsageError(sentence, field="seed", found=self.seed)
+
+
+class AnsweringKeywords(TypedDict, total=False):
+    """What methods that answer take beside the prompt and the steering.
+
+    Either ``answering`` or its parts; either ``sampling`` or its parts. Absent parts
+    are those of ``Answering`` and ``Sampling``.
+    """
+
+    answering: Answering
+    system: str | None
+    max_new_tokens: int
+    sampling: Sampling | None
+    temperature: float
+    top_p: float | None
+    seed: int
+
+
+_SAMPLING = tuple(each.name for each in fields(Sampling))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """How prompts are answered.
+
+    Args:
+        system: The system's message before a prompt; needs the model's chat template.
+        max_new_tokens: At most this many.
+        sampling: How tokens are chosen; the likeliest each time unless given.
+
+    Raises:
+        PromptError: There would be no token, or the system's message is no text.
+        UsageError: A part is of another type.
+    """
+
+    system: str | None = None
+    max_new_tokens: int = 128
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing can be answered with."""
+        if self.system is not None:
+            check_text(self.system, "system")
+        if require_whole_number(self.max_new_tokens, "max_new_tokens") < 1:
+            raise PromptError(
+                "max_new_tokens must be greater than zero",
+                field="max_new_tokens",
+                found=self.max_new_tokens,
             )
-        if self.seed < 0:
-            raise UsageError(f"seed must be at least zero, not {self.seed}")
+        require_type(self.sampling, Sampling, "sampling")
+
+    @classmethod
+    def of(cls, **keywords: Unpack[AnsweringKeywords]) -> Answering:
+        """Make one of the keywords of a method that answers.
+
+        Raises:
+            SterError: As for the class and ``Sampling``; or a whole is given together
+                with its parts.
+            TypeError: There is no such keyword.
+        """
+        words: dict[str, Any] = dict(keywords)
+        unknown = words.keys() - AnsweringKeywords.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+        if "answering" in words:
+            _refuse_both("answering", words)
+            require_type(words["answering"], cls, "answering")
+            answering: Answering = words["answering"]
+            return answering
+        parts = {name: words.pop(name) for name in _SAMPLING if name in words}
+        if words.get("sampling") is None:
+            words["sampling"] = Sampling(**parts)
+        else:
+            _refuse_both("sampling", parts)
+        return cls(**words)
+
+
+def _refuse_both(whole: str, parts: Mapping[str, object]) -> None:
+    for name in sorted(parts.keys() - {whole}):
+        sentence = f"give either {whole} or {name}, not both"
+        raise UsageError(sentence, field=name, found=parts[name])
 
 
 def make_sampler(sampling: Sampling) -> Callable[[F32], int]:

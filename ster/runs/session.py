@@ -20,6 +20,7 @@ from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
 from ster.errors import PromptError
 from ster.reporting import Reporter
+from ster.runs.choice import ModelChoice
 from ster.runs.plan import Budget, Plan, Work, plan_run
 from ster.stream.packing import Tokens
 
@@ -29,26 +30,30 @@ class Session:
     """What a ``Runtime`` holds; see there for the words.
 
     Args:
+        choice: What a person chose: device, precision, memory.
         files: The checkpoint's files.
         spec: What the decoder is.
         encoder: Text to token ids.
-        device: Where to compute.
-        precision: Width of weights and residual stream.
-        memory: Bytes that the process may hold; None is what the device allows.
         reporter: Hears of notes and progress.
-        verbose: Say how a run is planned.
     """
 
+    choice: ModelChoice
     files: CheckpointFiles
     spec: ModelSpec
     encoder: Encoder
-    device: str
-    precision: str
-    memory: int | None
     reporter: Reporter
-    verbose: bool = False
     _weights: Weights | None = field(default=None, init=False)
     _opening: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    @property
+    def device(self) -> str:
+        """Return where it computes."""
+        return self.choice.device
+
+    @property
+    def precision(self) -> str:
+        """Return the width of weights and residual stream."""
+        return self.choice.precision
 
     @property
     def keeps_blocks(self) -> bool:
@@ -84,7 +89,7 @@ class Session:
             **work,
         )
         plan = plan_run(wanted, self._budget(max(map(len, token_ids))))
-        if self.verbose:
+        if self.choice.verbose:
             self.reporter.note(str(plan))
         return plan
 
@@ -96,7 +101,7 @@ class Session:
             WeightsError: A weight file is damaged or lacks a tensor.
         """
         weights = self._take_weights(plan.num_blocks, head=plan.head)
-        if not plan.keep:
+        if plan.release:
             weights.release()
         decoder = self._implementation.open_decoder(weights, keep=plan.keep)
         try:
@@ -114,13 +119,16 @@ class Session:
 
     def _budget(self, longest_prompt: int) -> Budget:
         memory: DeviceMemory = self._implementation.device_memory(self.device)
+        limit = self.choice.memory
         return Budget(
             footprint=self._implementation.footprint(
                 self.spec, precision=self.precision, longest_prompt=longest_prompt
             ),
-            # A run takes over what the weights hold.
             other_bytes=max(0, memory.held - self._held_bytes),
-            memory_bytes=memory.limit if self.memory is None else self.memory,
+            held_bytes=self._held_bytes,
+            memory_bytes=memory.limit
+            if self.choice.memory is None
+            else self.choice.memory,
         )
 
     def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:

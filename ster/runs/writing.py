@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from ster.errors import PromptError
 from ster.runs.inputs import next_token_inputs, pack_tokens, stream_inputs
 from ster.runs.loop import Deltas, bring_vectors, run_blocks
 from ster.runs.plan import Plan, megabytes
-from ster.runs.sampling import Sampling, make_sampler
+from ster.runs.sampling import Answering, make_sampler
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
 from ster.stream.packing import Tokens
@@ -34,18 +34,16 @@ class Writing:
         token_ids: Tokens of each prompt.
         stop_ids: The end-of-text tokens.
         plan: Memory, one wave for each prompt.
+        answering: How they are answered.
         deltas: For some layers, a vector (hidden_size,) that is added to every row.
-        sampling: How tokens are chosen.
-        max_new_tokens: At most this many for each answer.
     """
 
     session: Session
     token_ids: Sequence[Tokens]
     stop_ids: frozenset[int]
     plan: Plan
+    answering: Answering
     deltas: Deltas
-    sampling: Sampling
-    max_new_tokens: int
 
     def answers(self) -> Iterator[str]:
         """Answer one prompt after the other, over weights that are opened once."""
@@ -60,7 +58,7 @@ class Writing:
 
     def _write(self, decoder: Decoder[Any], token_ids: Tokens) -> Iterator[str]:
         """Write one answer; text that is not whole yet waits."""
-        sample = make_sampler(self.sampling)
+        sample = make_sampler(self.answering.sampling)
 
         def checked(logits: F32) -> int:
             if not np.isfinite(logits).all():
@@ -75,7 +73,7 @@ class Writing:
             deltas=self.deltas,
             sample=checked,
             stop_ids=self.stop_ids,
-            max_new_tokens=self.max_new_tokens,
+            max_new_tokens=self.answering.max_new_tokens,
         )
         for token in tokens:
             if piece := text.add(token):
@@ -86,31 +84,24 @@ class Writing:
 
 def plan_writing(
     session: Session,
-    prompts: Sequence[str],
-    *,
-    system: str | None,
+    prompts: Iterable[str],
+    answering: Answering,
     deltas: Deltas,
-    sampling: Sampling,
-    max_new_tokens: int,
 ) -> Writing:
     """Encode prompts and plan their answers, refusing what can be without weights.
 
     Args:
         session: The open checkpoint.
         prompts: Each the user's turn under a template, else a text to continue.
-        system: The system's turn before it; needs the model's template.
+        answering: How they are answered; a system's turn needs the model's template.
         deltas: For some layers, a vector (hidden_size,) that is added to every row.
-        sampling: How tokens are chosen.
-        max_new_tokens: At most this many for each answer.
 
     Raises:
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
         SterError: Something about the checkpoint, or the run does not fit.
     """
     checked = check_prompts(prompts)
-    if max_new_tokens < 1:
-        raise PromptError("max_new_tokens must be greater than zero")
-    token_ids = encode_turns(session, checked, system)
+    token_ids = encode_turns(session, checked, answering.system)
     stop_ids = read_stop_ids(session.files)
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
     plan = session.plan(
@@ -118,7 +109,7 @@ def plan_writing(
         session.spec.num_hidden_layers,
         head=True,
         logit_rows=1,
-        new_tokens=min(max_new_tokens, room),
+        new_tokens=min(answering.max_new_tokens, room),
         max_prompts=1,
         repeats=True,
     )
@@ -132,9 +123,8 @@ def plan_writing(
         token_ids=token_ids,
         stop_ids=stop_ids,
         plan=plan,
+        answering=answering,
         deltas=deltas,
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
     )
 
 

@@ -18,6 +18,9 @@ def parse_method(word: str) -> str:
     method = _ALIASES.get(word, word)
     if method not in METHODS:
         raise UsageError(
-            f"unknown training method {quoted(word)}; expected caa, pca, or logistic"
+            f"unknown training method {quoted(word)}; expected caa, pca, or logistic",
+            field="method",
+            found=word,
+            expected=METHODS,
         )
     return method

@@ -39,7 +39,9 @@ def score_rows(rows: F32, directions: F32) -> F64:
     width, row_width = directions.shape[-1], rows.shape[-1]
     if width != row_width:
         raise DirectionError(
-            f"direction width {width} does not match activation width {row_width}"
+            f"direction width {width} does not match activation width {row_width}",
+            found=width,
+            expected=row_width,
         )
     scores = [
         rows[:, layer].astype(np.float64) @ direction.astype(np.float64)
@@ -72,7 +74,8 @@ def mean_margins(margins: F64, layers: Sequence[int]) -> tuple[float, ...]:
         means = tuple(map(shortest, margins.mean(axis=0)))
     for layer, mean in zip(layers, means, strict=True):
         if not math.isfinite(mean):
-            raise DirectionError(f"the margin at layer {layer} is not finite")
+            sentence = f"the margin at layer {layer} is not finite"
+            raise DirectionError(sentence, layer=layer, found=mean)
     return means
 
 

@@ -25,7 +25,7 @@ from ster.documents.steering import (
 )
 from ster.errors import DirectionError, DocumentError, LayerError
 from ster.layers import abridge
-from ster.text import quoted
+from ster.text import quoted, to_float
 
 F32 = npt.NDArray[np.float32]
 
@@ -110,7 +110,11 @@ class SteeringVector:
         """
         if layer not in self.layers:
             there = abridge(self.layers)
-            raise LayerError(f"the vector has no layer {layer}; there are {there}")
+            raise LayerError(
+                f"the vector has no layer {layer}; there are {there}",
+                layer=layer,
+                expected=self.layers,
+            )
         view: F32 = self.array[self.layers.index(layer)]
         return view
 
@@ -134,9 +138,10 @@ class SteeringVector:
         """Scale the directions; where they come from stays, the scale beside it."""
         if not _is_number(strength):
             return NotImplemented
-        factor = _to_float(strength)
+        factor = to_float(strength)
         if not math.isfinite(factor):
-            raise DirectionError(f"a strength must be finite, not {factor}")
+            sentence = f"a strength must be finite, not {factor}"
+            raise DirectionError(sentence, field="strength", found=strength)
         before = _read_scale(self.metadata)
         scale = factor if before is None else factor * before
         with np.errstate(all="ignore"):  # what overflows is refused
@@ -150,9 +155,10 @@ class SteeringVector:
         """Scale the directions by one over a number."""
         if not _is_number(divisor):
             return NotImplemented
-        number = _to_float(divisor)
+        number = to_float(divisor)
         if not number or not math.isfinite(1 / number):
-            raise DirectionError(f"a strength cannot be divided by {number:g}")
+            sentence = f"a strength cannot be divided by {number:g}"
+            raise DirectionError(sentence, field="strength", found=divisor)
         return self * (1 / number)
 
     def __neg__(self) -> SteeringVector:
@@ -270,14 +276,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _to_float(number: float) -> float:
-    """Convert any real number; an integer may be past every float."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-
-
 def _check_metadata(metadata: object) -> None:
     parts = metadata.items() if isinstance(metadata, Mapping) else [(None, None)]
     if not all(isinstance(part, str) for item in parts for part in item):
@@ -291,7 +289,7 @@ def _check_numbers(
     if len(numbers) != num_layers or not all(map(_is_number, numbers)):
         raise DocumentError(f"{name} must be one number for each layer")
     with np.errstate(over="ignore"):
-        narrowed = tuple(map(shortest, map(_to_float, numbers)))
+        narrowed = tuple(map(shortest, map(to_float, numbers)))
     if not all(map(math.isfinite, narrowed)):
         raise DocumentError(f"{name} holds a value that is not finite")
     return narrowed
@@ -303,7 +301,10 @@ def _check_same_space(one: SteeringVector, other: SteeringVector) -> None:
         if read(one) != read(other):
             raise DirectionError(
                 f"vectors of different models cannot be added: {name} is "
-                f"{quoted(str(read(one)))} and {quoted(str(read(other)))}"
+                f"{quoted(str(read(one)))} and {quoted(str(read(other)))}",
+                field=name,
+                found=read(other),
+                expected=read(one),
             )
 
 

@@ -7,9 +7,18 @@ residual stream at the layers that are steered.
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
-from ster.errors import DirectionError, UsageError
+from ster.errors import (
+    DirectionError,
+    UsageError,
+    require_number,
+    require_type,
+    require_whole_number,
+)
 from ster.text import decimal, quoted, trim
 
 # From here on the nearest f32 is infinite: halfway past the largest.
@@ -44,6 +53,37 @@ def parse_strengths(text: str) -> tuple[Strength, ...]:
     return tuple(_parse(trim(word)) for word in text.split(","))
 
 
+Strengths = str | float | Strength | Iterable[str | float | Strength]
+
+
+def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
+    """Take strengths as a notebook has them; see ``StrengthTrial.of``.
+
+    Raises:
+        UsageError: One is no strength, or they are in no order.
+    """
+    if isinstance(strengths, str):
+        return parse_strengths(strengths)
+    if isinstance(strengths, Mapping | Set | bytes):
+        raise UsageError(
+            f"strengths must be a list of numbers, not {type(strengths).__name__}",
+            field="strengths",
+            found=strengths,
+        )
+    given: Any = strengths
+    if getattr(given, "ndim", 1) == 0:
+        given = given[()]  # numpy's array of no dimension is a number
+    return tuple(map(_take, given if isinstance(given, Iterable) else [given]))
+
+
+def _take(strength: object) -> Strength:
+    if isinstance(strength, Strength):
+        return strength
+    if isinstance(strength, str):
+        return _parse(trim(strength))
+    return Strength(value=_in_range(require_number(strength, "a strength")))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrengthTrial:
     """Which strengths are to be measured, and how.
@@ -62,6 +102,8 @@ class StrengthTrial:
         >>> trial = StrengthTrial.of("-2,2,0.5n", batch_size=8, max_sequence=512)
         >>> trial.strengths[2].times(40.0)
         20.0
+        >>> StrengthTrial.of([-2, 2, "0.5n"]).strengths == trial.strengths
+        True
     """
 
     strengths: tuple[Strength, ...]
@@ -75,26 +117,46 @@ class StrengthTrial:
                 "strength selection needs at least one strength to measure"
             )
         for each in self.strengths:
+            require_type(each, Strength, "a strength")
             if not math.isfinite(each.value):
+                sentence = "strength selection needs finite strengths, not "
+                sentence += decimal(each.value)
+                raise DirectionError(sentence, field="strengths", found=each)
+        for name in ("batch_size", "max_sequence"):
+            number = getattr(self, name)
+            if require_whole_number(number, name) < 1:
+                words = "batch size" if name == "batch_size" else "maximum sequence"
                 raise DirectionError(
-                    "strength selection needs finite strengths, not "
-                    f"{decimal(each.value)}"
+                    f"strength selection requires {words} of at least one",
+                    field=name,
+                    found=number,
                 )
-        if self.batch_size < 1:
-            raise DirectionError(
-                "strength selection requires batch size of at least one"
-            )
-        if self.max_sequence < 1:
-            raise DirectionError(
-                "strength selection requires maximum sequence of at least one"
-            )
 
     @classmethod
-    def of(cls, text: str, *, batch_size: int, max_sequence: int) -> StrengthTrial:
-        """Read the strengths as they stand on a command line."""
-        strengths = parse_strengths(text)
+    def of(
+        cls,
+        strengths: Strengths,
+        *,
+        batch_size: int = 8,
+        max_sequence: int = sys.maxsize,
+    ) -> StrengthTrial:
+        """Make a trial of strengths as they are at hand.
+
+        Args:
+            strengths: A comma list as on a command line, or a list of numbers, of
+                strings such as ``"0.5n"``, and of ``Strength`` values.
+            batch_size: Responses that run together.
+            max_sequence: Pairs with a side of more tokens are left out; none unless
+                given.
+
+        Raises:
+            UsageError: One is no strength.
+            DirectionError: As for the class.
+        """
         return cls(
-            strengths=strengths, batch_size=batch_size, max_sequence=max_sequence
+            strengths=take_strengths(strengths),
+            batch_size=batch_size,
+            max_sequence=max_sequence,
         )
 
 
@@ -171,7 +233,9 @@ def _parse(word: str) -> Strength:
     number = _number(word.removesuffix("n"))
     if number is None:
         raise UsageError(
-            f"invalid strength {quoted(word)}; expected a number, or one followed by n"
+            f"invalid strength {quoted(word)}; expected a number, or one followed by n",
+            field="strength",
+            found=word,
         )
     return Strength(value=number, of_norm=True)
 
@@ -183,4 +247,8 @@ def _number(word: str) -> float | None:
         return None
     if "_" in word or not word.isascii():
         return None
+    return _in_range(number)
+
+
+def _in_range(number: float) -> float:
     return math.copysign(math.inf, number) if abs(number) >= _TOO_LARGE else number

@@ -8,7 +8,7 @@ from tests.cli.user import User
 
 CONFIG = "toy/config.json"
 INVALID = "invalid llama config toy/config.json"
-FAMILIES = "llama, mistral, qwen2, qwen3"
+FAMILIES = "llama, mistral, qwen2, qwen3, granite, smollm3, olmo2"
 NO_WINDOW = f"{CONFIG} makes some layers sliding-window but declares no sliding_window"
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ster.cli import run
+from ster.runs.choice import ModelChoice
 from tests.cli.stubs import StubRuntime
 
 REQUIRED = ["extract", "--model", "m", "--input", "i.json", "--output", "o.json"]
@@ -16,6 +17,7 @@ EXTRACT_FLAGS = [
     "--device",
     "--precision",
     "--chat-template",
+    "--template-arg",
     "--input",
     "--output",
     "--layers",
@@ -136,19 +138,11 @@ def test_an_unknown_chat_template_mode_is_a_usage_error(stub, capsys, word, quot
 def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
     assert run(REQUIRED) == 0
     assert capsys.readouterr() == ("o.json\n", "")
-    options = {
-        "device": "cpu",
-        "precision": "f32",
-        "chat_template": "auto",
-        "revision": None,
-        "layers": "all",
-        "memory": None,
-        "verbose": False,
-    }
+    choice = ModelChoice(model="m")
     assert stub.calls == [
         ("check_device", ("cpu", "f32")),
         ("read_prompt_set", "i.json"),
-        ("open_runtime", ("m", options)),
+        ("open_runtime", (choice, {"layers": "all"})),
         ("write_activations", (["a", "b"], "o.json", "all")),
     ]
 
@@ -156,18 +150,20 @@ def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
 def test_every_flag_of_extract_arrives(stub, capsys):
     words = ["--revision=abc", "--device", "metal", "--precision=f16", "--verbose"]
     words += ["--chat-template", "off", "--layers", "-1", "--memory", "1.5 GiB"]
+    words += ["--template-arg", "a=false", "--template-arg=b=x=y"]
     assert run([*REQUIRED, *words]) == 0
     assert stub.calls[0] == ("check_device", ("metal", "f16"))
-    options = {
-        "device": "metal",
-        "precision": "f16",
-        "chat_template": "off",
-        "revision": "abc",
-        "layers": "-1",
-        "memory": 3 * 2**29,
-        "verbose": True,
-    }
-    assert stub.calls[2] == ("open_runtime", ("m", options))
+    choice = ModelChoice(
+        model="m",
+        device="metal",
+        precision="f16",
+        chat_template="off",
+        template_args={"a": False, "b": "x=y"},
+        revision="abc",
+        memory=3 * 2**29,
+        verbose=True,
+    )
+    assert stub.calls[2] == ("open_runtime", (choice, {"layers": "-1"}))
     assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1"))
 
 
@@ -175,7 +171,7 @@ def test_a_value_that_looks_like_a_flag_can_be_attached(stub, capsys):
     words = ["extract", "--model=--m", "--input=-i", "--output=./--o"]
     assert run(words) == 0
     assert capsys.readouterr().out == "./--o\n"
-    assert stub.calls[2][1][0] == "--m"
+    assert stub.calls[2][1][0].model == "--m"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 import ster
 from ster.decoder.contract import Decoder
-from ster.decoder.numpy import block as numpy_block
-from ster.decoder.numpy import decoder as numpy_decoder
-from ster.decoder.numpy import scratch
+from ster.decoder.numpy import attention, block, decoder, parts, scratch, weights
 from tests.checkpoints import (
     Checkpoint,
     Config,
@@ -263,7 +261,8 @@ def test_nothing_in_a_block_is_float64_by_accident(
                         wide.add(place)
         return trace
 
-    files = {module.__file__ for module in (numpy_block, numpy_decoder, scratch)}
+    modules = (attention, block, decoder, parts, scratch, weights)
+    files = {module.__file__ for module in modules}
     before = sys.gettrace()
     sys.settrace(trace)
     threading.settrace(trace)
@@ -279,15 +278,14 @@ def test_nothing_in_a_block_is_float64_by_accident(
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_rotary_tables_are_float32(opened, name):
-    waves: list[Any] = []
+    brought: list[Any] = []
     decoder = opened(name, "cpu", "f32", True)
 
     class Listening(Pieces):
-        def wave(self, rotary: Any, attention: Any) -> Any:
-            waves.append(decoder.wave(rotary, attention))
-            return waves[-1]
+        def bring_rotary(self, tables: Any) -> Any:
+            brought.append(decoder.bring_rotary(tables))
+            return brought[-1]
 
     read(Listening(decoder, 1000), TEXTS, [NUM_LAYERS - 1])
-    assert {array.dtype for wave in waves for array in (wave.cos, wave.sin)} == {
-        np.dtype(np.float32)
-    }
+    dtypes = {array.dtype for each in brought for array in (each.cos, each.sin)}
+    assert dtypes == {np.dtype(np.float32)}

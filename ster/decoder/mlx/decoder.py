@@ -15,7 +15,8 @@ from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
 from ster.decoder.devices import MLX_CPU, not_built
 from ster.decoder.memory import free_memory, held_memory
-from ster.decoder.mlx.block import MAX_GATHERED, MAX_SCORES, MLXBlock, MLXCache
+from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES, MLXCache
+from ster.decoder.mlx.block import MLXBlock
 from ster.decoder.mlx.weights import Head, MLXWeights, device_failures, head_bytes
 from ster.errors import DeviceError
 from ster.stream.attention import MIN_QUERIES, Attention, AttentionBatch

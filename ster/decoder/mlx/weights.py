@@ -11,7 +11,9 @@ import mlx.core as mx
 
 from ster.architecture.spec import Attention, LayerSpec, Matrix, ModelSpec, Norm
 from ster.checkpoint.weights import StoredTensor
-from ster.decoder.mlx.block import MLP, Linear, MLXBlock, RMSNorm, SelfAttention
+from ster.decoder.mlx.attention import SelfAttention
+from ster.decoder.mlx.block import MLXBlock
+from ster.decoder.mlx.parts import MLP, Linear, RMSNorm
 from ster.errors import CapacityError, DeviceError
 
 Head = tuple[RMSNorm, Linear]

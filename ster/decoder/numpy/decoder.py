@@ -11,16 +11,9 @@ import numpy as np
 from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
 from ster.decoder.memory import free_memory, held_memory
-from ster.decoder.numpy.block import (
-    ACTIVATED_VALUES,
-    F32,
-    MAX_GATHERED,
-    MAX_SCORES,
-    Hidden,
-    NumpyBlock,
-    NumpyCache,
-    slice_rows,
-)
+from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, NumpyCache
+from ster.decoder.numpy.block import NumpyBlock
+from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, Hidden, slice_rows
 from ster.decoder.numpy.threads import quiet, usable_cores
 from ster.decoder.numpy.weights import (
     Head,

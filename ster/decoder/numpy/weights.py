@@ -11,14 +11,9 @@ import numpy as np
 from ster.architecture import spec
 from ster.architecture.spec import LayerSpec, Matrix, ModelSpec, Norm
 from ster.checkpoint.weights import StoredTensor
-from ster.decoder.numpy.block import (
-    F32,
-    MLP,
-    Linear,
-    NumpyBlock,
-    RMSNorm,
-    SelfAttention,
-)
+from ster.decoder.numpy.attention import SelfAttention
+from ster.decoder.numpy.block import NumpyBlock
+from ster.decoder.numpy.parts import F32, MLP, Linear, RMSNorm
 from ster.decoder.numpy.scratch import Scratch
 from ster.decoder.numpy.threads import Threads, quiet
 

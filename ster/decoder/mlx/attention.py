@@ -1,0 +1,165 @@
+"""Attention in MLX: rotation, softmax batch by batch, and the keys that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from ster.architecture import spec
+from ster.decoder.mlx.parts import Linear, RMSNorm
+from ster.stream.attention import AttentionBatch
+from ster.stream.rotary import RotaryTables
+
+# Cosines and sines of some rows, or None where nothing turns.
+Angles = tuple[mx.array, mx.array] | None
+
+# Scores of one attention batch, over all heads: what an unfused kernel materialises.
+MAX_SCORES = 1 << 25
+# Values of the keys that one attention batch gathers, and so of its values.
+MAX_GATHERED = 1 << 23
+
+
+def rotate(x: mx.array, angles: Angles) -> mx.array:
+    """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim) f32."""
+    if angles is None:
+        return x
+    first, second = mx.split(x, 2, axis=-1)
+    cos, sin = angles[0][:, None], angles[1][:, None]
+    return mx.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+
+
+def angles_of(tables: RotaryTables[mx.array] | None, rows: slice | mx.array) -> Angles:
+    """Take some rows of the tables."""
+    return None if tables is None else (tables.cos[rows], tables.sin[rows])
+
+
+def attend(
+    batch: AttentionBatch[mx.array],
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    *,
+    scale: float,
+    window: int | None,
+) -> mx.array:
+    """Attend within one batch.
+
+    Args:
+        batch: Who sees whom.
+        q: Queries, (num_queries, num_heads, head_dim) f32.
+        k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
+        v: Values, likewise.
+        scale: Multiplies the scores.
+        window: How many tokens a query sees.
+
+    Returns:
+        (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
+    """
+    groups, num_queries = batch.queries.shape
+    # A token that is generated; without a mask a faster kernel serves it.
+    sees_all = batch.keys is None and num_queries == 1 and window is None
+    out = mx.fast.scaled_dot_product_attention(
+        q[batch.queries].swapaxes(1, 2),
+        _gather(k, batch.keys).swapaxes(1, 2),
+        _gather(v, batch.keys).swapaxes(1, 2),
+        scale=scale,
+        mask=None if sees_all else visible(batch, window)[:, None],
+    )
+    return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
+
+
+def _gather(rows: mx.array, indices: mx.array | None) -> mx.array:
+    """Take each group's keys or values as f32; None is all of them, for one group."""
+    taken = rows[None] if indices is None else rows[indices]
+    return taken.astype(mx.float32)
+
+
+def visible(batch: AttentionBatch[mx.array], window: int | None) -> mx.array:
+    """Tell which keys each query sees, (num_groups, num_queries, num_keys)."""
+    queries, keys = batch.query_positions[:, :, None], batch.key_positions[:, None, :]
+    seen = keys <= queries
+    return seen if window is None else seen & (keys > queries - window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfAttention:
+    """Grouped-query attention; q, k and v come from one product."""
+
+    spec: spec.Attention
+    qkv_proj: Linear
+    o_proj: Linear
+    q_norm: RMSNorm | None
+    k_norm: RMSNorm | None
+
+    def project(
+        self, x: mx.array, angles: Angles
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Make rotated queries and keys, and values, of some rows."""
+        q, kv = mx.split(self.qkv_proj(x), [self.spec.query_size], axis=-1)
+        return self._queries(q, angles), *self._keys_values(kv, angles)
+
+    def keys_values(self, x: mx.array, angles: Angles) -> tuple[mx.array, mx.array]:
+        """Make rotated keys, and values, of some rows."""
+        start, size = self.spec.query_size, 2 * self.spec.key_value_size
+        kv = self.qkv_proj.outputs(start, start + size)(x)
+        return self._keys_values(kv, angles)
+
+    def queries(self, x: mx.array, angles: Angles) -> mx.array:
+        """Make rotated queries of some rows."""
+        q = self.qkv_proj.outputs(0, self.spec.query_size)(x)
+        return self._queries(q, angles)
+
+    def _queries(self, q: mx.array, angles: Angles) -> mx.array:
+        return rotate(self._heads(q, self.q_norm), angles)
+
+    def _keys_values(self, kv: mx.array, angles: Angles) -> tuple[mx.array, mx.array]:
+        k, v = mx.split(kv, 2, axis=-1)
+        return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
+
+    def _heads(self, rows: mx.array, norm: RMSNorm | None) -> mx.array:
+        """Split rows into heads, normalised before or after: as wide as the norm is."""
+        if norm is not None and len(norm.weight) == rows.shape[-1]:
+            rows, norm = norm(rows), None
+        heads = rows.reshape(len(rows), -1, self.spec.head_dim)
+        return heads if norm is None else norm(heads)
+
+
+class MLXCache:
+    """One layer's keys and values in arrays that grow by whole steps, up to a bound.
+
+    Args:
+        width: Number of key heads and width of a head.
+        dtype: The stream's width.
+        max_tokens: No more will be held.
+    """
+
+    STEP = 256
+
+    def __init__(
+        self, width: tuple[int, int], dtype: mx.Dtype, max_tokens: int
+    ) -> None:
+        self._keys = mx.zeros((0, *width), dtype)
+        self._values = mx.zeros((0, *width), dtype)
+        self._length = 0
+        self._max_tokens = max_tokens
+
+    def append(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Add tokens; see ``contract.Cache``."""
+        start, stop = self._length, self._length + len(keys)
+        if stop > len(self._keys):
+            self._keys = self._grown(self._keys, stop)
+            self._values = self._grown(self._values, stop)
+        # MLX writes in place what nothing else holds.
+        self._keys[start:stop], self._values[start:stop] = keys, values
+        self._length = stop
+        return self._keys[:stop], self._values[:stop]
+
+    def _grown(self, held: mx.array, size: int) -> mx.array:
+        # Doubling as well, so that a long text is not copied every 256 tokens.
+        wished = max(-(-size // self.STEP) * self.STEP, 2 * len(held))
+        rows = max(min(wished, self._max_tokens), size) - self._length
+        room = mx.zeros((rows, *held.shape[1:]), held.dtype)
+        return mx.concatenate([held[: self._length], room])

@@ -1,0 +1,187 @@
+"""Attention in numpy: rotation, softmax batch by batch, and the keys that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.architecture import spec
+from ster.decoder.numpy.parts import F32, Hidden, Linear, RMSNorm
+from ster.decoder.numpy.scratch import Scratch
+from ster.stream.attention import AttentionBatch
+from ster.stream.packing import Ints
+from ster.stream.rotary import RotaryTables
+
+# Cosines and sines of some rows, or None where nothing turns.
+Angles = tuple[F32, F32] | None
+
+# Scores of one attention batch, over all heads: they stay in a core's cache.
+MAX_SCORES = 1 << 18
+# Values of the keys that one attention batch gathers, and so of its values.
+MAX_GATHERED = 1 << 20
+# Scores below this size are exponentiated as they are: exp(±40), and sums of it, are
+# far from both ends of f32. The largest score of a row is dear to find.
+SAFE_SCORE = 40.0
+
+
+def rotate(x: F32, angles: Angles) -> F32:
+    """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim)."""
+    if angles is None:
+        return x
+    half = x.shape[-1] // 2
+    first, second = x[..., :half], x[..., half:]
+    cos, sin = angles[0][:, None], angles[1][:, None]
+    return np.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+
+
+def angles_of(tables: RotaryTables[F32] | None, rows: slice | Ints) -> Angles:
+    """Take some rows of the tables."""
+    return None if tables is None else (tables.cos[rows], tables.sin[rows])
+
+
+def attend(
+    batch: AttentionBatch[Ints],
+    q: F32,
+    k: Hidden,
+    v: Hidden,
+    *,
+    scale: float,
+    window: int | None,
+) -> F32:
+    """Attend within one batch.
+
+    Args:
+        batch: Who sees whom.
+        q: Queries, (num_queries, num_heads, head_dim).
+        k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
+        v: Values, likewise.
+        scale: Multiplies the scores.
+        window: How many tokens a query sees.
+
+    Returns:
+        (num_groups · num_queries, num_heads · head_dim), in the batch's order.
+    """
+    groups, num_queries = batch.queries.shape
+    num_keys = batch.key_positions.shape[1]
+    num_heads, head_dim = q.shape[1:]
+    kv_heads = k.shape[1]
+    shared = num_heads // kv_heads  # query heads that share one key head
+    # Queries that share a key head are rows of one product.
+    queries = q.take(batch.queries, axis=0)
+    queries *= scale
+    queries = queries.reshape(groups, num_queries, kv_heads, shared, head_dim)
+    queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
+    keys = _gather(k, batch.keys).transpose(0, 2, 3, 1)
+    values = _gather(v, batch.keys).transpose(0, 2, 1, 3)
+    scores = (queries @ keys).reshape(groups, kv_heads, num_queries, shared, num_keys)
+    scores = exponentials(scores, visible(batch, window)[:, None, :, None, :])
+    total = np.einsum("...k->...", scores)[..., None]
+    out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
+    out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
+    out /= total
+    flat: F32 = out.transpose(0, 2, 1, 3, 4).reshape(groups * num_queries, -1)
+    return flat
+
+
+def _gather(rows: Hidden, indices: Ints | None) -> F32:
+    """Take each group's keys or values as f32; None is all of them, for one group."""
+    taken = rows[None] if indices is None else rows.take(indices, axis=0)
+    return taken.astype(np.float32, copy=False)
+
+
+def exponentials(scores: F32, seen: NDArray[np.bool_]) -> F32:
+    """Turn each row of scores into the numerators of its softmax, where it stands."""
+    moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
+    np.copyto(scores, -np.inf, where=~seen)
+    if not moderate:
+        scores -= scores.max(axis=-1, keepdims=True)
+    return np.exp(scores, out=scores)
+
+
+def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
+    """Tell which keys each query sees, (num_groups, num_queries, num_keys)."""
+    queries, keys = batch.query_positions[:, :, None], batch.key_positions[:, None, :]
+    seen = keys <= queries
+    return seen if window is None else seen & (keys > queries - window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfAttention:
+    """Grouped-query attention; q, k and v come from one product."""
+
+    spec: spec.Attention
+    qkv_proj: Linear
+    o_proj: Linear
+    q_norm: RMSNorm | None
+    k_norm: RMSNorm | None
+
+    def project(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32, F32]:
+        """Make rotated queries and keys, and values, of some rows."""
+        out = scratch.columns("projected", len(x), len(self.qkv_proj.weight))
+        q, kv = np.split(self.qkv_proj(x, out), [self.spec.query_size], axis=-1)
+        return self._queries(q, angles), *self._keys_values(kv, angles)
+
+    def keys_values(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32]:
+        """Make rotated keys, and values, of some rows."""
+        start, size = self.spec.query_size, 2 * self.spec.key_value_size
+        out = scratch.columns("projected", len(x), size)
+        kv = self.qkv_proj.outputs(start, start + size)(x, out)
+        return self._keys_values(kv, angles)
+
+    def queries(self, x: F32, angles: Angles) -> F32:
+        """Make rotated queries of some rows."""
+        q = self.qkv_proj.outputs(0, self.spec.query_size)(x)
+        return self._queries(q, angles)
+
+    def _queries(self, q: F32, angles: Angles) -> F32:
+        return rotate(self._heads(q, self.q_norm), angles)
+
+    def _keys_values(self, kv: F32, angles: Angles) -> tuple[F32, F32]:
+        k, v = np.split(kv, 2, axis=1)
+        return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
+
+    def _heads(self, rows: F32, norm: RMSNorm | None) -> F32:
+        """Split rows into heads, normalised before or after: as wide as the norm is."""
+        if norm is not None and len(norm.weight) == rows.shape[-1]:
+            rows, norm = norm(rows), None
+        heads = rows.reshape(len(rows), -1, self.spec.head_dim)
+        return heads if norm is None else norm(heads)
+
+
+class NumpyCache:
+    """One layer's keys and values in arrays that grow by doubling, up to a bound.
+
+    Args:
+        width: Number of key heads and width of a head.
+        dtype: The stream's width.
+        max_tokens: No more will be held.
+    """
+
+    def __init__(
+        self, width: tuple[int, int], dtype: np.dtype[Any], max_tokens: int
+    ) -> None:
+        self._keys: Hidden = np.empty((0, *width), dtype)
+        self._values = np.empty_like(self._keys)
+        self._length = 0
+        self._max_tokens = max_tokens
+
+    def append(self, keys: Hidden, values: Hidden) -> tuple[Hidden, Hidden]:
+        """Add tokens; see ``contract.Cache``."""
+        start, stop = self._length, self._length + len(keys)
+        if stop > len(self._keys):
+            size = max(min(2 * stop, self._max_tokens), stop)
+            self._keys = self._grown(self._keys, size)
+            self._values = self._grown(self._values, size)
+        self._keys[start:stop], self._values[start:stop] = keys, values
+        self._length = stop
+        return self._keys[:stop], self._values[:stop]
+
+    def _grown(self, held: Hidden, size: int) -> Hidden:
+        grown = np.empty((size, *held.shape[1:]), held.dtype)
+        grown[: self._length] = held[: self._length]
+        return grown
