@@ -247,7 +247,10 @@ class Runtime:
             SterError: The prompt, the steering or a weight is refused.
 
         Example:
-            >>> runtime.generate("The sea", max_new_tokens=8, temperature=0.7)
+            >>> from ster import load, write_toy_checkpoint
+            >>> write_toy_checkpoint("toy")
+            >>> load("toy").generate("describe the evening lake .", max_new_tokens=4)
+            'loud sea hard hard'
         """
         return "".join(self.stream(prompt, steer=steer, **how))
 
