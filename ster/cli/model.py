@@ -51,6 +51,9 @@ class ModelFlags(NamedTuple):
             SterError: Whatever can be refused before the weights are mapped.
         """
         # Late, so that `ster --help` does not wait for the array libraries.
+        from ster.checkpoint.tokenizer import start_ahead
+
+        start_ahead(self.model, self.chat_template)
         from ster.checkpoint.resolve import local_files
         from ster.loading import open_runtime
 

@@ -56,7 +56,7 @@ def stream_answer(
     return _stream(model, token_ids, stop_ids, deltas, sampling, max_new_tokens)
 
 
-def encode_turns(model: LoadedModel, prompt: str, system: str | None) -> list[int]:
+def encode_turns(model: LoadedModel, prompt: str, system: str | None) -> Sequence[int]:
     """Encode what is to be answered, and refuse what leaves no room."""
     turns: list[dict[str, str]] = [{"role": "user", "content": prompt}]
     if system is not None:
