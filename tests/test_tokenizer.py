@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from ster.checkpoint import tokenizer as tokenizer_module
 from ster.checkpoint.template.chat import READS_CLOCK
 from ster.checkpoint.tokenizer import NOTES, Encoder, load_encoder
+from ster.checkpoint.tokens import texts as texts_module
 from ster.checkpoint.tokens.generated import GeneratedText
 from ster.checkpoint.tokens.process import TokenizerProcess
 from ster.checkpoint.tokens.worker import LoadedTokenizer
@@ -122,7 +122,7 @@ def test_a_template_without_bos_gets_none(checkpoint):
 
 
 def test_prompts_keep_their_order_across_batches(checkpoint, monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "_BATCH_SIZE", 2)
+    monkeypatch.setattr(texts_module, "_BATCH_SIZE", 2)
     prompts = ["the", "sea", "the sea", "sea the", "sea sea"]
     expected = [[1, 2], [1, 3], [1, 2, 3], [1, 3, 2], [1, 3, 3]]
     assert encode(load(checkpoint), prompts) == expected

@@ -6,7 +6,7 @@ Both are a stranger's programs and run in processes of their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,7 @@ from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.generated import GeneratedText
 from ster.checkpoint.tokens.process import PROGRAM as TOKENIZER
 from ster.checkpoint.tokens.process import TokenizerProcess
+from ster.checkpoint.tokens.texts import refuse_what_is_no_text, split_texts
 from ster.errors import (
     PromptError,
     SterError,
@@ -44,11 +45,6 @@ NOTES = {
     ),
     "off": "chat template off, so prompts and completions are encoded as raw text",
 }
-# Texts that are tokenized together, unless they have more characters than that: enough
-# to keep all cores busy; more would only hold memory.
-_BATCH_SIZE = 1024
-_BATCH_CHARACTERS = 1 << 22
-
 # How a response was encoded.
 ALONE = "alone"
 AFTER_PROMPT = "after prompt"
@@ -99,9 +95,9 @@ class Encoder:
             PromptError: A prompt cannot be tokenized or gives no tokens.
             TemplateError: The template refuses a prompt, or drops it.
         """
-        _refuse_what_is_no_text(prompts)
+        refuse_what_is_no_text(prompts)
         if self._template is None:
-            return self._tokenize(_batches(prompts), add_special_tokens=True)
+            return self._tokenize(split_texts(prompts), add_special_tokens=True)
         chats: list[Conversation] = [(_turn("user", prompt),) for prompt in prompts]
         return self._render(self._template, chats, add_generation_prompt=True)
 
@@ -112,7 +108,7 @@ class Encoder:
             PromptError: They cannot be tokenized or give no tokens.
             TemplateError: The template refuses them, or drops the last.
         """
-        _refuse_what_is_no_text([turn["content"] for turn in turns])
+        refuse_what_is_no_text([turn["content"] for turn in turns])
         if self._template is None:
             texts = [turns[-1]["content"]]
             return self._tokenize([texts], add_special_tokens=True)[0]
@@ -139,11 +135,11 @@ class Encoder:
             raise PromptError(
                 f"{len(texts)} responses cannot answer {len(known)} prompts"
             )
-        _refuse_what_is_no_text(texts)
-        _refuse_what_is_no_text([prompt or "" for prompt in known])
+        refuse_what_is_no_text(texts)
+        refuse_what_is_no_text([prompt or "" for prompt in known])
         alone = (ALONE,) * len(texts)
         if self._template is None:
-            ids = self._tokenize(_batches(texts), add_special_tokens=True)
+            ids = self._tokenize(split_texts(texts), add_special_tokens=True)
             return EncodedResponses(token_ids=ids, forms=alone)
         answers = [_turn("assistant", text) for text in texts]
         try:
@@ -311,41 +307,3 @@ def _read_config(
 
 def _turn(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
-
-
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        if batch and (
-            len(batch) == _BATCH_SIZE or size + len(text) > _BATCH_CHARACTERS
-        ):
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += len(text)
-    if batch:
-        yield batch
-
-
-def _refuse_what_is_no_text(texts: Sequence[str]) -> None:
-    """Refuse what no tokenizer takes, before a template is shown it."""
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise PromptError(
-                f"failed to tokenize prompt: prompt {number} is no text but "
-                f"{type(text).__name__}",
-                prompt=number,
-                found=type(text).__name__,
-                expected="str",
-            )
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            code = ord(text[error.start])
-            raise PromptError(
-                f"failed to tokenize prompt: prompt {number} has a lone surrogate "
-                f"(U+{code:04X}), which is no character",
-                prompt=number,
-                found=text,
-            ) from error
