@@ -81,7 +81,8 @@ class TokenizerConfig:
             raise self._refusal("added_tokens_decoder", "an object")
         numbered: list[tuple[int, Token]] = []
         for number, token in declared.items():
-            if _token_text(token) is None or not number.isdecimal():
+            is_token = isinstance(token, dict) and _token_text(token) is not None
+            if not is_token or not number.isdecimal():
                 raise self._refusal("added_tokens_decoder", "an object of tokens")
             numbered.append((int(number), _added_token(token)))
         return [token for _, token in sorted(numbered, key=lambda each: each[0])]

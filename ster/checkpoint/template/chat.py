@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from ster.checkpoint.template.arguments import refuse_reserved
-from ster.checkpoint.template.holding import holds
+from ster.checkpoint.template.holding import holds, writes_parts
 from ster.checkpoint.template.process import FAILED, TemplateProcess
 from ster.checkpoint.template.published import find_template
 from ster.checkpoint.tokenizer_config import LightFiles, TokenizerConfig
@@ -106,7 +106,8 @@ class ChatTemplate:
                 if not in_parts:
                     refusal = error
             else:
-                if holds(text, _PROBE[0]["content"]):
+                content = _PROBE[0]["content"]
+                if holds(text, content) and not writes_parts(text, content):
                     self._in_parts = in_parts
                     return
         raise refusal
@@ -176,12 +177,13 @@ class ChatTemplate:
     def _render_otherwise(
         self, turns: Conversation, add_generation_prompt: bool
     ) -> str | None:
+        in_parts = not self._in_parts
         try:
-            return self._render(
-                [turns], add_generation_prompt, in_parts=not self._in_parts
-            )[0]
+            (text,) = self._render([turns], add_generation_prompt, in_parts=in_parts)
         except TemplateRefusal:
             return None
+        every = "\n".join(turn["content"] for turn in turns)
+        return None if in_parts and writes_parts(text, every) else text
 
     def _render(
         self,

@@ -12,6 +12,7 @@ from ster.text import trim
 _MAX_PARTS = 1000
 # Templates that take words out of a text, such as marks for images, leave most of it.
 _ENOUGH = 0.5
+_PARTS = re.compile(r"""["']type["']\s*:\s*["']text["']""")
 
 
 def holds(rendering: str, text: str) -> bool:
@@ -32,6 +33,11 @@ def holds(rendering: str, text: str) -> bool:
     parts = [_fold(part) for part in re.findall(r"\w+", wanted)[:_MAX_PARTS]]
     found = sum(part in folded for part in parts)
     return bool(parts) and found >= _ENOUGH * len(parts)
+
+
+def writes_parts(rendering: str, text: str) -> bool:
+    """Tell whether a template wrote the list of parts itself instead of reading it."""
+    return bool(_PARTS.search(rendering)) and not _PARTS.search(text)
 
 
 def _fold(text: str) -> str:
