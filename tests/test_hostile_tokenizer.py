@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ ENDLESS_WORD = {
     "max_input_chars_per_word": 10**12,
     "vocab": {"[UNK]": 0, "a": 1},
 }
+
+
+@pytest.fixture
+def no_spares() -> Iterator[None]:
+    confined_process._end_spares()
+    yield
+    confined_process._end_spares()
 
 
 def tokenizer(folder: Path, **changes: object) -> TokenizerProcess:
@@ -149,6 +157,7 @@ def test_a_tokenizer_that_was_killed_starts_again_with_its_declared_tokens(tmp_p
     assert encode(process, "w3<|a|>") == before
 
 
+@pytest.mark.usefixtures("no_spares")
 def test_a_process_started_ahead_is_the_one_that_tokenizes(tmp_path):
     tokenizer(tmp_path)
     start_ahead(str(tmp_path), "auto")
@@ -159,6 +168,7 @@ def test_a_process_started_ahead_is_the_one_that_tokenizes(tmp_path):
     assert not confined_process._spares
 
 
+@pytest.mark.usefixtures("no_spares")
 def test_processes_started_ahead_and_not_needed_are_ended(tmp_path):
     (tmp_path / "chat_template.jinja").touch()
     start_ahead(str(tmp_path), "auto")

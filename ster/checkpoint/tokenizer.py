@@ -282,12 +282,20 @@ def start_ahead(model: str, chat_template: str) -> None:
         chat_template: ``auto`` or ``off``.
     """
     start_process_ahead(TOKENIZER)
-    names = ("chat_template.jinja", "tokenizer_config.json")
-    if chat_template == "auto" and (
-        not os.path.isdir(model)
-        or any(os.path.exists(os.path.join(model, name)) for name in names)
-    ):
+    if chat_template == "auto" and _may_have_template(model):
         start_process_ahead(TEMPLATE)
+
+
+def _may_have_template(model: str) -> bool:
+    if not os.path.isdir(model):
+        return True
+    if os.path.exists(os.path.join(model, "chat_template.jinja")):
+        return True
+    try:
+        with open(os.path.join(model, "tokenizer_config.json"), "rb") as file:
+            return b'"chat_template"' in file.read()
+    except OSError:
+        return False
 
 
 def _read_config(
