@@ -33,6 +33,10 @@ class ModelFlags(NamedTuple):
         Raises:
             SterError: A word is unknown, or not for this machine.
         """
+        from ster.checkpoint.tokenizer import start_ahead
+
+        # It comes up while the array libraries are imported.
+        start_ahead(self.model, self.chat_template)
         from ster.loading import check_device
 
         check_device(self.device, self.precision)
@@ -51,9 +55,6 @@ class ModelFlags(NamedTuple):
             SterError: Whatever can be refused before the weights are mapped.
         """
         # Late, so that `ster --help` does not wait for the array libraries.
-        from ster.checkpoint.tokenizer import start_ahead
-
-        start_ahead(self.model, self.chat_template)
         from ster.checkpoint.resolve import local_files
         from ster.loading import open_runtime
 

@@ -7,10 +7,10 @@ ends it. What it is asked travels as JSON, so no text can be taken for a command
 from __future__ import annotations
 
 import atexit
-import glob
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -294,8 +294,8 @@ def _module_paths(packages: tuple[str, ...]) -> list[str]:
             raise ProcessFailure(f"{name} cannot be found")
         for place in map(os.path.abspath, places):
             # A package that is one native module inside needs nothing else of itself.
-            inside = os.path.join(place, name)
-            folders += [place] if glob.glob(f"{glob.escape(inside)}.*.so") else []
+            if any(re.fullmatch(rf"{name}\..*\.so", n) for n in os.listdir(place)):
+                folders.append(place)
             folders.append(os.path.dirname(place))
     return list(dict.fromkeys(folders))
 
