@@ -22,6 +22,7 @@ from ster.checkpoint.tokens.worker import LoadedTokenizer, TooManyTokensError
 from ster.errors import PromptError, TokenizerError
 from tests.checkpoints import byte_tokenizer, word_tokenizer
 from tests.light import Folder, Notes
+from tests.processes import LIMIT
 
 TIMES_1000 = {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 1000}
 FOUR_TIMES = {"type": "Sequence", "normalizers": [TIMES_1000] * 4}
@@ -153,7 +154,7 @@ def test_a_tokenizer_that_was_killed_starts_again_with_its_declared_tokens(tmp_p
     process = TokenizerProcess(path, [{"content": "<|a|>", "special": True}])
     before = encode(process, "w3<|a|>")
     child(process).kill()
-    child(process).wait()
+    child(process).wait(timeout=LIMIT)
     assert encode(process, "w3<|a|>") == before
 
 

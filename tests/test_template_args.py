@@ -43,8 +43,8 @@ def test_a_value_is_json_or_else_text(word, value):
     ("words", "sentence"),
     [
         (["x"], 'invalid template argument "x"; expected NAME=VALUE'),
-        (["=3"], 'template argument "" is no name that a template can use'),
-        (["a b=3"], 'template argument "a b" is no name that a template can use'),
+        (["=3"], 'invalid template argument "=3"; expected NAME=VALUE'),
+        (["a b=3"], 'invalid template argument "a b=3"; expected NAME=VALUE'),
         (["x=1", "x=1"], 'template argument "x" is given twice'),
         (["messages=[]"], 'template argument "messages" cannot be set'),
         (

@@ -186,8 +186,8 @@ class StrengthChoice:
         method: How their directions were fitted.
         num_pairs: All pairs.
         num_scored: Pairs that were short enough.
-        forms: How the sides were encoded as responses, each way once: ``alone``, ``after
-            prompt`` or ``after empty user turn``.
+        forms: How the sides were encoded as responses, each way once: ``alone``,
+            ``after prompt`` or ``after empty user turn``.
         residual_norm: What ``n`` stands for: the mean length of the residual stream,
             over pairs and layers.
     """

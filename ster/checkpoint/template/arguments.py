@@ -27,12 +27,12 @@ def parse_template_args(words: Iterable[str]) -> dict[str, object]:
     args: dict[str, object] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals:
+        if not (equals and name.isidentifier()):
             sentence = f"invalid template argument {quoted(word)}; expected NAME=VALUE"
             raise UsageError(sentence, field="template_args", found=word)
         if name in args:
             sentence = f"template argument {quoted(name)} is given twice"
-            raise UsageError(sentence, field="template_args", found=name)
+            raise UsageError(sentence, field="template_args", found=word)
         args[name] = _read_value(value)
     return check_template_args(args)
 
