@@ -72,7 +72,7 @@ def encode(options: argparse.Namespace, prompts: list[str]) -> list[list[int]]:
     """Encode the prompts once more, to count their tokens."""
     files = open_files(options.model, None)
     encoder = load_encoder(files, options.chat_template, QuietReporter())
-    return encoder.encode(prompts)
+    return [ids.tolist() for ids in encoder.encode(prompts)]
 
 
 if __name__ == "__main__":

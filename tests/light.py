@@ -1,4 +1,4 @@
-"""A checkpoint's light files in a folder, and a reporter that takes only notes."""
+"""A checkpoint's light files in a folder, and reporters that remember."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ class Notes:
 
     def progress(self, progress: object) -> None:
         raise AssertionError(progress)
+
+
+class Warnings(Notes):
+    """Remembers warnings as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.warnings = []
+
+    def warn(self, sentence: str) -> None:
+        self.warnings.append(sentence)
 
 
 class Folder:

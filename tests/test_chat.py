@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from ster.checkpoint.confined import process as confined_process
 from ster.checkpoint.template import chat
 from ster.checkpoint.template import process as template_process
-from ster.checkpoint.template.chat import ChatTemplate, choose_template, special_tokens
+from ster.checkpoint.template.chat import ChatTemplate
 from ster.checkpoint.template.process import TemplateProcess
+from ster.checkpoint.template.published import choose_template
+from ster.checkpoint.tokenizer_config import TokenizerConfig, read_tokenizer_config
 from ster.errors import TemplateError, TokenizerError
 from tests.light import Folder, Notes
 
@@ -36,7 +39,8 @@ def load(path: Path, **files: object) -> ChatTemplate | None:
         name = {"jinja": "chat_template.jinja"}.get(name, f"{name}.json")
         text = content if isinstance(content, str) else json.dumps(content)
         (path / name).write_text(text, encoding="utf-8")
-    return ChatTemplate.load(Folder(path), Notes())
+    folder = Folder(path)
+    return ChatTemplate.load(folder, read_tokenizer_config(folder), Notes())
 
 
 def render(source, conversation=USER, tokens=TOKENS, *, add_generation_prompt=True):
@@ -303,8 +307,9 @@ def ask(process: TemplateProcess, content: str = "a") -> object:
 
 
 def child(process: TemplateProcess):
-    assert process._process is not None
-    return process._process
+    started = process.confined._process
+    assert started is not None
+    return started
 
 
 def test_one_process_answers_until_it_is_closed(process):
@@ -337,10 +342,10 @@ def test_a_process_that_says_more_than_it_is_asked_is_a_refusal(
 ):
     answer = f"""
 import sys
-sys.stdin.readline(); print("{{}}", flush=True)
+for _ in range(2): sys.stdin.readline(); print("{{}}", flush=True)
 for _ in sys.stdin: sys.stdout.write("{{}}\\n" + {extra!r}); sys.stdout.flush()
 """
-    monkeypatch.setattr(template_process, "_BOOTSTRAP", answer)
+    monkeypatch.setattr(confined_process, "_BOOTSTRAP", answer)
     with pytest.raises(TemplateError, match="answered nonsense"):
         ask(process)
 
@@ -427,7 +432,7 @@ def test_secrets_of_the_environment_stay_outside(process, monkeypatch):
     if sys.platform == "linux":
         environment = Path(f"/proc/{child(process).pid}/environ").read_bytes()
         assert b"hf_secret" not in environment
-    assert "HF_TOKEN" not in template_process._NEEDED_VARIABLES
+    assert "HF_TOKEN" not in confined_process._NEEDED_VARIABLES
 
 
 @pytest.mark.parametrize(
@@ -476,6 +481,9 @@ def named(name: str, template: object) -> dict[str, object]:
         ("", ""),
         ([named("tool_use", "no"), named("default", "yes")], "yes"),
         ([named("rag", "only")], "only"),
+        ({"tool_use": "no", "default": "yes"}, "yes"),
+        ({"rag": "only"}, "only"),
+        ({}, None),
         ([{"template": "only"}], "only"),
         ([named("default", "first"), named("default", "last")], "last"),
     ],
@@ -498,7 +506,8 @@ NEITHER = "this model's chat_template is neither a template nor a list of them"
         ([named("default", None)], NO_TEMPLATE),
         (["text"], NO_TEMPLATE),
         ([named("a", "x"), named("b", "y")], NO_DEFAULT),
-        ({"default": "x"}, NEITHER),
+        ({"default": 3}, NO_TEMPLATE),
+        ({"a": "x", "b": "y"}, NO_DEFAULT),
         (3, NEITHER),
         (False, NEITHER),
     ],
@@ -520,9 +529,10 @@ def test_tokens_are_texts_or_objects_with_content():
         "extra_special_tokens": {"boi_token": "<boi>"},
         "model_max_length": 10**30,
     }
-    assert special_tokens(config) == {
+    assert TokenizerConfig(fields=config).special_tokens() == {
         "bos_token": "<s>",
         "eos_token": "</s>",
+        "pad_token": None,
         "image_token": "<image>",
         "boi_token": "<boi>",
     }
@@ -542,7 +552,7 @@ def test_the_config_wins_over_the_special_tokens_map(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config", "special_tokens_map"])
-@pytest.mark.parametrize("content", ["{", "[]", "3", '{"a": NaN}', ""])
+@pytest.mark.parametrize("content", ["{", "[]", "3", "[" * 9999, ""])
 def test_a_config_that_is_no_object_is_refused(name, content, tmp_path):
     with pytest.raises(TokenizerError) as refused:
         load(tmp_path, jinja="x", **{name: content})

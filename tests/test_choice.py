@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ster import loading
-from ster.checkpoint.template.arguments import parse_template_arguments
+from ster.checkpoint.template.arguments import parse_template_args
 from ster.checkpoint.tokenizer import load_encoder
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.errors import UsageError
@@ -84,13 +84,13 @@ def test_template_arguments_reach_the_encoder_when_there_are_any(
     ],
 )
 def test_a_value_is_json_or_else_a_string(word: str, value: object):
-    assert parse_template_arguments([word]) == {"a": value}
+    assert parse_template_args([word]) == {"a": value}
 
 
 @pytest.mark.parametrize("words", [["a"], ["=a"], ["a b=1"], ["a=1", "a=2"]])
 def test_what_is_no_argument_is_refused(words: list[str]):
     with pytest.raises(UsageError) as caught:
-        parse_template_arguments(words)
+        parse_template_args(words)
     assert (caught.value.field, caught.value.found) == ("template_args", words[-1])
 
 

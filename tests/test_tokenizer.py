@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from ster.checkpoint import tokenizer as tokenizer_module
 from ster.checkpoint.template.chat import READS_CLOCK
-from ster.checkpoint.tokenizer import (
-    NOTES,
-    Encoder,
-    GeneratedText,
-    load_encoder,
-    load_tokenizer,
-)
+from ster.checkpoint.tokenizer import NOTES, Encoder, load_encoder
+from ster.checkpoint.tokens import texts as texts_module
+from ster.checkpoint.tokens.generated import GeneratedText
+from ster.checkpoint.tokens.process import TokenizerProcess
+from ster.checkpoint.tokens.worker import LoadedTokenizer
 from ster.errors import PromptError, TemplateError, TokenizerError, UsageError
 from tests.checkpoints import byte_tokenizer, word_tokenizer
 from tests.golden.texts import TEXT_NAMES, open_texts
-from tests.light import Folder, Notes
+from tests.light import Folder, Notes, Warnings
 
 TEMPLATE = "{{ bos_token }} {{ messages[0].content }}"
 
@@ -54,6 +49,14 @@ def change(folder: Path, **fields: object) -> Path:
     return path
 
 
+def encode(encoder: Encoder, prompts: list[str]) -> list[list[int]]:
+    return [ids.tolist() for ids in encoder.encode(prompts)]
+
+
+def check(path: Path) -> None:
+    TokenizerProcess(path, []).check()
+
+
 def load(folder: Path, chat_template: str = "auto") -> Encoder:
     return load_encoder(Folder(folder), chat_template, Notes())
 
@@ -63,8 +66,8 @@ def test_golden_prompts_become_the_golden_ids(tmp_path, name):
     golden = open_texts(name, tmp_path)
     for mode, texts in golden.of.items():
         encoder = load(golden.directory, mode)
-        assert encoder.encode(texts.prompts) == texts.token_ids
-        alone = [encoder.encode([prompt])[0] for prompt in texts.prompts]
+        assert encode(encoder, texts.prompts) == texts.token_ids
+        alone = [encode(encoder, [prompt])[0] for prompt in texts.prompts]
         assert alone == texts.token_ids
 
 
@@ -89,7 +92,7 @@ def test_a_run_says_once_how_it_encodes(checkpoint, mode, published, label):
 
 
 def test_a_template_that_reads_the_clock_is_noted_after_the_label(checkpoint):
-    publish(checkpoint, "{{ strftime_now('%d %b %Y') }}")
+    publish(checkpoint, "{{ messages[0].content }} {{ strftime_now('%d') }}")
     reporter = Notes()
     load_encoder(Folder(checkpoint), "auto", reporter).encode(["sea", "sea"])
     assert reporter.notes == [NOTES["applied"], READS_CLOCK]
@@ -97,25 +100,25 @@ def test_a_template_that_reads_the_clock_is_noted_after_the_label(checkpoint):
 
 def test_a_raw_prompt_gets_the_tokenizers_own_special_tokens(checkpoint):
     publish(checkpoint)
-    assert load(checkpoint, "off").encode(["the sea"]) == [[1, 2, 3]]
+    assert encode(load(checkpoint, "off"), ["the sea"]) == [[1, 2, 3]]
 
 
 def test_a_template_spells_the_one_and_only_bos(checkpoint):
     publish(checkpoint)
-    assert load(checkpoint).encode(["the sea"]) == [[1, 2, 3]]
+    assert encode(load(checkpoint), ["the sea"]) == [[1, 2, 3]]
 
 
 def test_a_template_without_bos_gets_none(checkpoint):
     publish(checkpoint, "{{ messages[0].content }}")
-    assert load(checkpoint).encode(["the sea"]) == [[2, 3]]
+    assert encode(load(checkpoint), ["the sea"]) == [[2, 3]]
 
 
 def test_prompts_keep_their_order_across_batches(checkpoint, monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "_BATCH_SIZE", 2)
+    monkeypatch.setattr(texts_module, "_BATCH_SIZE", 2)
     prompts = ["the", "sea", "the sea", "sea the", "sea sea"]
     expected = [[1, 2], [1, 3], [1, 2, 3], [1, 3, 2], [1, 3, 3]]
-    assert load(checkpoint).encode(prompts) == expected
-    assert load(checkpoint).encode([]) == []
+    assert encode(load(checkpoint), prompts) == expected
+    assert encode(load(checkpoint), []) == []
 
 
 def test_truncation_and_padding_of_the_file_are_switched_off(checkpoint):
@@ -124,7 +127,7 @@ def test_truncation_and_padding_of_the_file_are_switched_off(checkpoint):
     tokenizer.enable_truncation(max_length=2)
     tokenizer.enable_padding(length=9)
     tokenizer.save(str(path))
-    assert load(checkpoint).encode(["the sea the sea", "sea"]) == [
+    assert encode(load(checkpoint), ["the sea the sea", "sea"]) == [
         [1, 2, 3, 2, 3],
         [1, 3],
     ]
@@ -148,12 +151,16 @@ def test_a_bad_template_is_refused_at_load_unless_it_is_off(checkpoint):
     publish(checkpoint, "{% if %}")
     with pytest.raises(TemplateError, match="does not parse"):
         load(checkpoint)
-    assert load(checkpoint, "off").encode(["sea"]) == [[1, 3]]
+    assert encode(load(checkpoint, "off"), ["sea"]) == [[1, 3]]
 
 
 def test_a_broken_tokenizer_config_does_not_matter_when_templates_are_off(checkpoint):
     (checkpoint / "tokenizer_config.json").write_text("{")
-    assert load(checkpoint, "off").encode(["sea"]) == [[1, 3]]
+    reporter = Warnings()
+    encoder = load_encoder(Folder(checkpoint), "off", reporter)
+    assert encode(encoder, ["sea"]) == [[1, 3]]
+    (warning,) = reporter.warnings
+    assert warning.startswith("invalid tokenizer config ")
     with pytest.raises(TokenizerError, match="^invalid tokenizer config "):
         load(checkpoint)
 
@@ -183,7 +190,7 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(checkpoint, content, det
     path = checkpoint / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(TokenizerError) as refused:
-        load_tokenizer(path)
+        check(path)
     start = f"failed to load tokenizer {path}: {detail}"
     assert refused.value.sentence.startswith(start)
     assert len(refused.value.sentence.splitlines()) == 1
@@ -193,7 +200,7 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_name(checkpoint, content, det
 
 def test_a_tokenizer_that_cannot_be_read_is_refused_in_the_systems_words(tmp_path):
     with pytest.raises(TokenizerError) as refused:
-        load_tokenizer(tmp_path)
+        check(tmp_path)
     sentence = f"failed to load tokenizer {tmp_path}: Is a directory (os error 21)"
     assert refused.value.sentence == sentence
 
@@ -201,7 +208,7 @@ def test_a_tokenizer_that_cannot_be_read_is_refused_in_the_systems_words(tmp_pat
 def test_a_panic_while_loading_is_a_refusal_and_leaves_stderr_alone(checkpoint, capfd):
     path = change(checkpoint, normalizer=NO_CHARSMAP)
     with pytest.raises(TokenizerError, match="failed to load tokenizer .*Precompiled"):
-        load_tokenizer(path)
+        check(path)
     assert capfd.readouterr() == ("", "")
 
 
@@ -211,27 +218,6 @@ def test_a_panic_while_encoding_is_a_refusal_and_leaves_stderr_alone(checkpoint,
     with pytest.raises(PromptError, match="^failed to tokenize prompt: no entry found"):
         encoder.encode(["sea", "the"])
     assert capfd.readouterr() == ("", "")
-
-
-def test_other_text_on_stderr_is_passed_on(capfd):
-    with tokenizer_module._panics_off_stderr():
-        os.write(2, b"a note\n")
-    with suppress(ValueError), tokenizer_module._panics_off_stderr():
-        os.write(2, b"another\n")
-        raise ValueError
-    assert capfd.readouterr().err == "a note\nanother\n"
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_is_no_refusal(error, checkpoint, monkeypatch):
-    class Interrupted:
-        @staticmethod
-        def from_str(text: str) -> Tokenizer:
-            raise error
-
-    monkeypatch.setattr(tokenizer_module, "Tokenizer", Interrupted)
-    with pytest.raises(error):
-        load_tokenizer(checkpoint / "tokenizer.json")
 
 
 def test_a_prompt_that_cannot_be_tokenized_is_refused(checkpoint):
@@ -253,10 +239,11 @@ def test_a_word_without_a_token_is_refused_in_the_tokenizers_words(checkpoint):
 
 
 def test_a_prompt_that_gives_no_tokens_is_refused(checkpoint):
-    publish(checkpoint, "")
+    change(checkpoint, post_processor=None)
     with pytest.raises(PromptError) as refused:
-        load(checkpoint).encode(["sea"])
+        load(checkpoint).encode(["sea", " "])
     assert refused.value.sentence == "tokenizer produced no tokens"
+    assert refused.value.prompt == 2
 
 
 def byte_fallback_tokenizer() -> Tokenizer:
@@ -294,7 +281,7 @@ NEAR_TEXT = {
 
 
 def grown(tokenizer: Tokenizer, token_ids: list[int]) -> list[str]:
-    text = GeneratedText(tokenizer)
+    text = GeneratedText(LoadedTokenizer(tokenizer))
     return [*map(text.add, token_ids), text.rest()]
 
 
@@ -333,16 +320,3 @@ def test_a_character_of_several_tokens_comes_whole():
 
 def test_a_token_that_the_vocabulary_lacks_adds_nothing():
     assert grown(word_tokenizer(60), [3, 999, 4]) == ["", "", "w3", " w4"]
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on
-def test_a_child_forked_while_a_tokenizer_works_can_tokenize():
-    tokenizer_module._stderr_lock.acquire()
-    before = tokenizer_module._stderr_lock
-    try:
-        child = os.fork()
-        if child == 0:  # it must not run the rest of the tests
-            os._exit(0 if tokenizer_module._stderr_lock.acquire(timeout=5) else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    finally:
-        before.release()

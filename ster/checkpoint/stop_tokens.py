@@ -36,9 +36,9 @@ def _read(path: Path) -> list[int]:
     try:
         document = read_json(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"failed to read {path}", error) from error
+        raise ConfigError(f"failed to read {path}", error, path=path) from error
     except ValueError as error:
-        raise ConfigError(f"invalid model config {path}", error) from error
+        raise ConfigError(f"invalid model config {path}", error, path=path) from error
     declared = document.get("eos_token_id") if isinstance(document, dict) else None
     ids = declared if isinstance(declared, list) else [declared]
     found: list[int] = []
@@ -47,5 +47,12 @@ def _read(path: Path) -> list[int]:
             found.append(token)
         elif token is not None:
             cause = "`eos_token_id` is neither a token id nor a list of them"
-            raise ConfigError(f"invalid model config {path}", cause)
+            raise ConfigError(
+                f"invalid model config {path}",
+                cause,
+                path=path,
+                field="eos_token_id",
+                found=declared,
+                expected="a token id or a list of them",
+            )
     return found

@@ -1,24 +1,37 @@
 """From prompts to token ids: the checkpoint's tokenizer, with its template or without.
 
-The only module that imports tokenizers, whose panics and warnings end here.
+Both are a stranger's programs and run in processes of their own.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
-from tokenizers import Tokenizer
-
-from ster.checkpoint.template.chat import ChatTemplate, Conversation, LightFiles
-from ster.errors import PromptError, SterError, TokenizerError, UsageError
+from ster.checkpoint.confined.process import start_ahead as start_process_ahead
+from ster.checkpoint.template.arguments import check_template_args
+from ster.checkpoint.template.chat import ChatTemplate, Conversation, TemplateRefusal
+from ster.checkpoint.template.process import PROGRAM as TEMPLATE
+from ster.checkpoint.tokenizer_config import (
+    LightFiles,
+    TokenizerConfig,
+    read_tokenizer_config,
+)
+from ster.checkpoint.tokens.bounds import TokenIds
+from ster.checkpoint.tokens.generated import GeneratedText
+from ster.checkpoint.tokens.process import PROGRAM as TOKENIZER
+from ster.checkpoint.tokens.process import TokenizerProcess
+from ster.checkpoint.tokens.texts import refuse_what_is_no_text, split_texts
+from ster.errors import (
+    PromptError,
+    SterError,
+    TemplateError,
+    TokenizerError,
+    UsageError,
+)
 from ster.reporting import Reporter
 from ster.text import quoted
 
@@ -32,24 +45,10 @@ NOTES = {
     ),
     "off": "chat template off, so prompts and completions are encoded as raw text",
 }
-# Enough to keep all cores busy; more would only hold memory and keep Ctrl-C waiting.
-_BATCH_SIZE = 1024
-
-# How vocabularies with a byte fallback spell a byte that is no part of a known word.
-_BYTE = re.compile(r"<0x..>")
-# What decoders write for bytes that are no character, or not yet.
-_REPLACEMENT = "\ufffd"
-
-_stderr_lock = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """Give a forked child a lock of its own: whoever held it is not there."""
-    global _stderr_lock
-    _stderr_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+# How a response was encoded.
+ALONE = "alone"
+AFTER_PROMPT = "after prompt"
+AFTER_EMPTY = "after empty user turn"
 
 
 class TokenizerFiles(LightFiles, Protocol):
@@ -59,148 +58,171 @@ class TokenizerFiles(LightFiles, Protocol):
         """Return the path of tokenizer.json, or refuse the checkpoint."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedResponses:
+    """Whole responses as token ids, in their order.
+
+    Args:
+        token_ids: An ``array`` of ints each.
+        forms: How each was encoded: ``alone``, ``after prompt`` or ``after empty user
+            turn``.
+    """
+
+    token_ids: list[TokenIds]
+    forms: tuple[str, ...]
+
+
 class Encoder:
     """Turns prompts into the token ids that the model is to read.
 
     Args:
-        tokenizer: Neither truncates nor pads.
+        tokenizer: Of the checkpoint.
         template: Wraps a prompt as a user's message; None encodes it as it is.
         label: How the documents call that: ``applied``, ``absent`` or ``off``.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate | None, label: str
+        self, tokenizer: TokenizerProcess, template: ChatTemplate | None, label: str
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
         self.chat_template = label
 
-    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+    def encode(self, prompts: Sequence[str]) -> list[TokenIds]:
         """Encode each prompt, under a template as the one message of a user.
 
         Raises:
             PromptError: A prompt cannot be tokenized or gives no tokens.
-            TemplateError: The template refuses a prompt.
+            TemplateError: The template refuses a prompt, or drops it.
         """
+        refuse_what_is_no_text(prompts)
         if self._template is None:
-            return self._tokenize(prompts, add_special_tokens=True)
-        chats: list[Conversation] = [
-            ({"role": "user", "content": prompt},) for prompt in prompts
-        ]
-        texts = self._template.render(chats, add_generation_prompt=True)
-        # The template spells the special tokens itself.
-        return self._tokenize(texts, add_special_tokens=False)
+            return self._tokenize(split_texts(prompts), add_special_tokens=True)
+        chats: list[Conversation] = [(_turn("user", prompt),) for prompt in prompts]
+        return self._render(self._template, chats, add_generation_prompt=True)
 
     def encode_conversations(
         self, conversations: Sequence[Conversation]
-    ) -> list[list[int]]:
+    ) -> list[TokenIds]:
         """Encode turns that the model is to answer; raw, the last one's text alone.
 
         Raises:
             PromptError: They cannot be tokenized or give no tokens.
-            TemplateError: The template refuses them.
+            TemplateError: The template refuses them, or drops the last.
         """
+        for turns in conversations:
+            refuse_what_is_no_text([turn["content"] for turn in turns])
         if self._template is None:
             texts = [turns[-1]["content"] for turns in conversations]
-            return self._tokenize(texts, add_special_tokens=True)
-        texts = self._template.render(conversations, add_generation_prompt=True)
-        return self._tokenize(texts, add_special_tokens=False)
+            return self._tokenize(split_texts(texts), add_special_tokens=True)
+        return self._render(self._template, conversations, add_generation_prompt=True)
 
-    def encode_response(self, text: str) -> list[int]:
-        """Encode a whole response: under a template, an assistant's turn alone.
+    def encode_responses(
+        self, texts: Sequence[str], prompts: Sequence[str | None] | None = None
+    ) -> EncodedResponses:
+        """Encode whole responses: under a template, an assistant's turn alone.
+
+        Where the template refuses one of them alone, all of them follow a user's turn:
+        their prompt, or else an empty one.
+
+        Args:
+            texts: The responses.
+            prompts: What each of them answers, where that is known.
 
         Raises:
-            PromptError: It cannot be tokenized or gives no tokens.
-            TemplateError: The template refuses it.
+            PromptError: One cannot be tokenized or gives no tokens.
+            TemplateError: The template refuses it in every form, or drops it.
         """
+        known = [None] * len(texts) if prompts is None else list(prompts)
+        if len(known) != len(texts):
+            raise PromptError(
+                f"{len(texts)} responses cannot answer {len(known)} prompts"
+            )
+        refuse_what_is_no_text(texts)
+        refuse_what_is_no_text([prompt or "" for prompt in known])
+        alone = (ALONE,) * len(texts)
         if self._template is None:
-            return self._tokenize([text], add_special_tokens=True)[0]
-        turn: Conversation = ({"role": "assistant", "content": text},)
-        texts = self._template.render([turn], add_generation_prompt=False)
-        return self._tokenize(texts, add_special_tokens=False)[0]
+            ids = self._tokenize(split_texts(texts), add_special_tokens=True)
+            return EncodedResponses(token_ids=ids, forms=alone)
+        answers = [_turn("assistant", text) for text in texts]
+        try:
+            ids = self._render(
+                self._template,
+                [(answer,) for answer in answers],
+                add_generation_prompt=False,
+            )
+        except TemplateRefusal as refusal:
+            return self._encode_answers(self._template, answers, known, refusal)
+        return EncodedResponses(token_ids=ids, forms=alone)
 
-    def encode_responses(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode whole responses, each as ``encode_response`` does, all at once."""
-        if self._template is None:
-            return self._tokenize(texts, add_special_tokens=True)
-        turns: list[Conversation] = [
-            ({"role": "assistant", "content": text},) for text in texts
-        ]
-        rendered = self._template.render(turns, add_generation_prompt=False)
-        return self._tokenize(rendered, add_special_tokens=False)
+    def encode_response(self, text: str) -> list[int]:
+        """Encode one whole response, as ``encode_responses`` does."""
+        return self.encode_responses([text]).token_ids[0].tolist()
 
     def open_text(self) -> GeneratedText:
         """Start a text that is to grow by generated tokens."""
         return GeneratedText(self._tokenizer)
 
+    def _encode_answers(
+        self,
+        template: ChatTemplate,
+        answers: Sequence[Mapping[str, str]],
+        prompts: Sequence[str | None],
+        alone: TemplateRefusal,
+    ) -> EncodedResponses:
+        chats = [
+            (_turn("user", prompt or ""), answer)
+            for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+        try:
+            ids = self._render(template, chats, add_generation_prompt=False)
+        except TemplateRefusal as refusal:
+            raise TemplateError(
+                refusal.sentence,
+                *refusal.causes,
+                f"an assistant's turn alone is refused too: {alone.sentence}",
+                "a pair's prompt goes before its answers; "
+                "--chat-template off encodes raw text",
+                prompt=refusal.prompt,
+            ) from refusal
+        forms = tuple(AFTER_PROMPT if prompt else AFTER_EMPTY for prompt in prompts)
+        return EncodedResponses(token_ids=ids, forms=forms)
+
+    def _render(
+        self,
+        template: ChatTemplate,
+        chats: Sequence[Conversation],
+        *,
+        add_generation_prompt: bool,
+    ) -> list[TokenIds]:
+        """Render and tokenize batch by batch, so that texts are dropped soon."""
+        batches = template.render_whole(
+            chats, add_generation_prompt=add_generation_prompt
+        )
+        # The template spells the special tokens itself.
+        return self._tokenize(batches, add_special_tokens=False)
+
     def _tokenize(
-        self, texts: Sequence[str], *, add_special_tokens: bool
-    ) -> list[list[int]]:
-        token_ids: list[list[int]] = []
-        for start in range(0, len(texts), _BATCH_SIZE):
-            batch = list(texts[start : start + _BATCH_SIZE])
-            token_ids += _encode_batch(self._tokenizer, batch, add_special_tokens)
-        if not all(token_ids):
-            raise PromptError("tokenizer produced no tokens")
+        self, batches: Iterable[Sequence[str]], *, add_special_tokens: bool
+    ) -> list[TokenIds]:
+        token_ids: list[TokenIds] = []
+        for batch in batches:
+            token_ids += self._tokenizer.encode(
+                batch,
+                add_special_tokens=add_special_tokens,
+                first=len(token_ids) + 1,
+            )
+        for number, ids in enumerate(token_ids, start=1):
+            if len(ids) == 0:
+                raise PromptError("tokenizer produced no tokens", prompt=number)
         return token_ids
 
 
-class GeneratedText:
-    """Text that grows by tokens; what may still change is held back.
-
-    A character may take several tokens, a run of byte tokens is read as a whole, and
-    the last word's spaces may depend on the next. So what two tokens in a row leave as
-    it is counts as certain.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        added = tokenizer.get_added_tokens_decoder().values()
-        self._special = {token.content for token in added if token.special}
-        self._token_ids: list[int] = []
-        self._before = ""
-        self._given = ""
-
-    def add(self, token: int) -> str:
-        """Add a token; return the text that has become certain, perhaps none.
-
-        Raises:
-            PromptError: The token cannot be decoded.
-        """
-        word = self._tokenizer.id_to_token(token)
-        if word is None or word in self._special:
-            return ""  # decoding passes over it, as if it had never been there
-        self._token_ids.append(token)
-        if _BYTE.fullmatch(word):
-            return ""
-        whole, before = self._decode(), self._before
-        self._before = whole
-        end = min(_common_length(before, whole), len(whole.rstrip(_REPLACEMENT)))
-        if not whole[:end].startswith(self._given):
-            return ""
-        piece = whole[len(self._given) : end]
-        self._given += piece
-        return piece
-
-    def rest(self) -> str:
-        """Return what was held back until the end."""
-        whole = self._decode()
-        return whole[_common_length(self._given, whole) :]
-
-    def _decode(self) -> str:
-        with _failures(_undecodable):
-            return self._tokenizer.decode(self._token_ids, skip_special_tokens=True)
-
-
-def _common_length(text: str, longer: str) -> int:
-    """Count the characters that two texts begin with alike."""
-    if longer.startswith(text):
-        return len(text)  # nearly always, and fast
-    return next(n for n, letter in enumerate(text) if longer[n : n + 1] != letter)
-
-
 def load_encoder(
-    files: TokenizerFiles, chat_template: str, reporter: Reporter
+    files: TokenizerFiles,
+    chat_template: str,
+    reporter: Reporter,
+    template_args: Mapping[str, object] | None = None,
 ) -> Encoder:
     """Load the tokenizer, then the template that the run uses, and say which it is.
 
@@ -209,126 +231,90 @@ def load_encoder(
         chat_template: ``auto`` uses the model's own template where it has one; ``off``
             does not look for it.
         reporter: Is told once how prompts are encoded.
+        template_args: What the template is told beside each conversation.
 
     Raises:
-        UsageError: ``chat_template`` is another word.
+        UsageError: ``chat_template`` is another word, or an argument is none, or there
+            is no template to read it.
         TokenizerError: The tokenizer or its config cannot be loaded.
         TemplateError: The template cannot be used.
     """
     if chat_template not in ("auto", "off"):
         mode = quoted(chat_template)
-        raise UsageError(f"unknown chat template mode {mode}; expected auto or off")
+        raise UsageError(
+            f"unknown chat template mode {mode}; expected auto or off",
+            field="chat_template",
+            found=chat_template,
+            expected=("auto", "off"),
+        )
+    args = check_template_args(template_args or {})
     path = files.require_tokenizer()
-    template, label = None, "off"
-    if chat_template != "off":
-        try:
-            template = ChatTemplate.load(files, reporter)
-        except SterError:
-            load_tokenizer(path)  # what is wrong with it is said first
-            raise
-        label = "absent" if template is None else "applied"
-    # The template's process comes up meanwhile.
-    tokenizer = load_tokenizer(path)
+    try:
+        config = _read_config(files, chat_template, reporter)
+        tokenizer = TokenizerProcess(path, config.declared_tokens())
+        # Both processes come up at the same time.
+        tokenizer.start()
+        template, label = None, "off"
+        if chat_template != "off":
+            template = ChatTemplate.load(files, config, reporter, args)
+            label = "absent" if template is None else "applied"
+    except SterError:
+        TokenizerProcess(path, []).check()  # what is wrong with it is said first
+        raise
+    tokenizer.check()
     if template is not None:
         template.check()
+    elif args:
+        raise UsageError(
+            "template arguments need the model's chat template, and this run's chat "
+            f"template is {label}",
+            field="template_args",
+            found=", ".join(args),
+        )
     reporter.note(NOTES[label])
     return Encoder(tokenizer, template, label)
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Load a tokenizer.json, with the truncation and padding it carries switched off.
+def start_ahead(model: str, chat_template: str) -> None:
+    """Start the processes that ``load_encoder`` will need, while others are busy.
 
-    Raises:
-        TokenizerError: The file cannot be read or is no tokenizer.
+    For commands, which import array libraries meanwhile.
+
+    Args:
+        model: A directory, or the id of a model that is not looked for here.
+        chat_template: ``auto`` or ``off``.
     """
-    with _failures(lambda detail: _unloadable(path, detail)):
-        tokenizer = Tokenizer.from_str(path.read_bytes().decode("utf-8"))
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-    return tokenizer
+    start_process_ahead(TOKENIZER)
+    if chat_template == "auto" and _may_have_template(model):
+        start_process_ahead(TEMPLATE)
 
 
-def _encode_batch(
-    tokenizer: Tokenizer, texts: list[str], add_special_tokens: bool
-) -> list[list[int]]:
-    with _failures(_untokenizable):
-        encodings = tokenizer.encode_batch_fast(
-            texts, add_special_tokens=add_special_tokens
-        )
-    return [encoding.ids for encoding in encodings]
-
-
-def _unloadable(path: Path, detail: str) -> TokenizerError:
-    return TokenizerError(f"failed to load tokenizer {path}: {detail}")
-
-
-def _undecodable(detail: str) -> PromptError:
-    return PromptError(f"failed to decode generated tokens: {detail}")
-
-
-def _untokenizable(detail: str) -> PromptError:
-    return PromptError(f"failed to tokenize prompt: {detail}")
-
-
-def _is_panic(error: BaseException) -> bool:
-    """Tell a panic of the native code, which Python meets as no ``Exception``."""
-    return type(error).__name__ == "PanicException"
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno is not None:
-        return f"{error.strerror} (os error {error.errno})"
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-@contextmanager
-def _failures(refusal: Callable[[str], SterError]) -> Iterator[None]:
-    """Turn what tokenizers raises, panics included, into a refusal with that detail."""
+def _may_have_template(model: str) -> bool:
+    if not os.path.isdir(model):
+        return True
+    if os.path.exists(os.path.join(model, "chat_template.jinja")):
+        return True
     try:
-        with _panics_off_stderr():
-            yield
-    except Exception as error:
-        raise refusal(_describe(error)) from error
-    except BaseException as error:
-        if not _is_panic(error):
-            raise
-        raise refusal(_describe(error)) from error
-
-
-@contextmanager
-def _panics_off_stderr() -> Iterator[None]:
-    """Hold back what is written to stderr, and drop it if the work panics.
-
-    A panic writes its trace to file descriptor 2 before Python sees an exception.
-    """
-    if sys.__stderr__ is None:  # then descriptor 2 may be any file
-        yield
-        return
-    with _stderr_lock, _open_scratch() as held:
-        kept = os.dup(2)
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except BaseException as error:
-            if _is_panic(error):
-                held.truncate(0)
-            raise
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            _pass_on(held)
-
-
-def _open_scratch() -> IO[bytes]:
-    try:
-        return tempfile.TemporaryFile()
+        with open(os.path.join(model, "tokenizer_config.json"), "rb") as file:
+            return b'"chat_template"' in file.read()
     except OSError:
-        return open(os.devnull, "w+b")
+        return False
 
 
-def _pass_on(held: IO[bytes]) -> None:
-    """Write to stderr what was held back from it."""
-    held.seek(0)
-    text = held.read()
-    with suppress(OSError):
-        os.write(2, text)
+def _read_config(
+    files: LightFiles, chat_template: str, reporter: Reporter
+) -> TokenizerConfig:
+    """Read the tokenizer config, which a run without template can do without."""
+    try:
+        config = read_tokenizer_config(files)
+        config.declared_tokens()
+    except TokenizerError as error:
+        if chat_template != "off":
+            raise
+        reporter.warn(f"{error}; so the special tokens that it declares are unknown")
+        return TokenizerConfig()
+    return config
+
+
+def _turn(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}

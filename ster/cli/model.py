@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from ster.checkpoint.template.arguments import parse_template_arguments
+from ster.checkpoint.template.arguments import parse_template_args
 from ster.cli.options import take_text
 from ster.cli.progress import open_reporter
 from ster.decoder.memory import parse_memory
@@ -45,7 +45,7 @@ def _check_chat_template(word: str) -> str:
 def _check_template_args(words: list[str] | None) -> list[str]:
     """Refuse what is no NAME=VALUE."""
     taken = [take_text("--template-arg", word) for word in words or []]
-    parse_template_arguments(taken)
+    parse_template_args(taken)
     return taken
 
 
@@ -135,6 +135,10 @@ class ModelFlags:
         Raises:
             SterError: A word is unknown, or not for this machine.
         """
+        from ster.checkpoint.tokenizer import start_ahead
+
+        # It comes up while the array libraries are imported.
+        start_ahead(self.model, self.chat_template)
         from ster.loading import check_device
 
         check_device(self.device, self.precision)
@@ -150,7 +154,7 @@ class ModelFlags:
             device=self.device,
             precision=self.precision,
             chat_template=self.chat_template,
-            template_args=parse_template_arguments(self.template_args or []),
+            template_args=parse_template_args(self.template_args or []),
             memory=None if self.memory is None else parse_memory(self.memory),
             verbose=self.verbose,
         )

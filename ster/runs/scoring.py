@@ -108,7 +108,7 @@ def score_texts(
         raise PromptError("responses must be a list of strings, not one string")
     if not texts:
         return []
-    token_ids = session.encoder.encode_responses(texts)
+    token_ids = session.encoder.encode_responses(texts).token_ids
     scoring = plan_scoring(session, token_ids, batch_size, repeats=False)
     with scoring.open() as scorer:
         return scorer.score(deltas)

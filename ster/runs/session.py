@@ -126,9 +126,7 @@ class Session:
             ),
             other_bytes=max(0, memory.held - self._held_bytes),
             held_bytes=self._held_bytes,
-            memory_bytes=memory.limit
-            if self.choice.memory is None
-            else self.choice.memory,
+            memory_bytes=memory.limit if limit is None else limit,
         )
 
     def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:

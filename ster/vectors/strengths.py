@@ -187,6 +187,8 @@ class StrengthChoice:
         method: How their directions were fitted.
         num_pairs: All pairs.
         num_scored: Pairs that were short enough.
+        forms: How the sides were encoded as responses, each way once: ``alone``,
+            ``after prompt`` or ``after empty user turn``.
         residual_norm: What ``n`` stands for: the mean length of the residual stream,
             over pairs and layers.
     """
@@ -196,6 +198,7 @@ class StrengthChoice:
     method: str
     num_pairs: int
     num_scored: int
+    forms: tuple[str, ...]
     residual_norm: float
 
     @property
@@ -220,6 +223,7 @@ class StrengthChoice:
             "method": self.method,
             "pairs": self.num_pairs,
             "residual_norm": self.residual_norm,
+            "response_forms": list(self.forms),
             "scored_pairs": self.num_scored,
             "selected_strength": self.selected.strength,
             "skipped_long": self.num_pairs - self.num_scored,

@@ -7,7 +7,7 @@ when steering raised the log-probability of its positive side more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,30 @@ from ster.workflows.compatibility import check_lengths
 F32 = NDArray[np.float32]
 
 
-def encode_sides(
-    session: Session, pairs: PairSet, max_sequence: int
-) -> Sequence[Tokens]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedSides:
+    """Both sides of pairs as responses.
+
+    Args:
+        token_ids: Of positive and negative sides, alternating.
+        forms: How they were encoded, each way once; see ``tokenizer.EncodedResponses``.
+    """
+
+    token_ids: Sequence[Tokens]
+    forms: tuple[str, ...]
+
+
+def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> EncodedSides:
     """Encode both sides of every pair as responses, once for all strengths.
 
     Pairs that are too long to be scored are left out, and said.
-
-    Returns:
-        Tokens of positive and negative sides, alternating.
 
     Raises:
         PromptError: A side cannot be tokenized.
         DirectionError: No pair is left.
     """
-    sides = session.encoder.encode_responses(pairs.prompts)
+    encoded = session.encoder.encode_responses(pairs.prompts)
+    sides = encoded.token_ids
     kept: list[Tokens] = []
     for number in range(1, len(pairs) + 1):
         both = sides[2 * number - 2 : 2 * number]
@@ -57,7 +66,7 @@ def encode_sides(
             field="max_sequence",
             found=max_sequence,
         )
-    return kept
+    return EncodedSides(token_ids=kept, forms=tuple(sorted(set(encoded.forms))))
 
 
 def select_strength(

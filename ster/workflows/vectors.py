@@ -6,6 +6,7 @@ so that what a pair's sides have in common is computed once.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -147,7 +148,7 @@ def evaluate_vector(
     _require_types(pairs, vector, trial)
     check_measured(vector, session)
     reading = _plan_pairs(session, pairs, vector.layers, repeats=True)
-    responses = encode_sides(session, pairs, trial.max_sequence) if trial else None
+    sides = encode_sides(session, pairs, trial.max_sequence) if trial else None
     rows = _read_pairs(reading)
     evaluation = Evaluation(
         vector=vector,
@@ -155,15 +156,16 @@ def evaluate_vector(
         num_pairs=len(pairs),
         layers=score_layers(vector, rows),
     )
-    if trial is None or responses is None:
+    if trial is None or sides is None:
         return evaluation
     norm = float(np.mean([each.residual_norm for each in evaluation.layers]))
     choice = StrengthChoice(
-        candidates=select_strength(session, vector, responses, trial, norm),
+        candidates=select_strength(session, vector, sides.token_ids, trial, norm),
         layers=vector.layers,
         method=vector.method,
         num_pairs=len(pairs),
-        num_scored=len(responses) // 2,
+        num_scored=len(sides.token_ids) // 2,
+        forms=sides.forms,
         residual_norm=norm,
     )
     return replace(evaluation, strength=choice)
@@ -249,8 +251,14 @@ def _fit_vector(
         method=method,
         train_margin=train_margin,
         train_accuracy=tuple(map(shortest, metrics.accuracy(margins))),
-        metadata={"pair_count": str(len(pairs))},
+        metadata={"pair_count": str(len(pairs)), **_template_args(session)},
     )
+
+
+def _template_args(session: Session) -> dict[str, str]:
+    """Record what the chat template was told beside the prompts, if anything."""
+    told = session.choice.template_args
+    return {"template_args": json.dumps(told, sort_keys=True)} if told else {}
 
 
 def _say_split(session: Session, num_fit: int, num_held: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -90,8 +91,8 @@ def test_a_word_without_a_token_for_the_unknown_is_refused(user: User):
     [
         (b"", ...),
         (b"[]", "expected an object"),
-        (b'{"chat_template": NaN}', ...),
-        (b'{"bos_token": "a", "bos_token": "b"}', 'key "bos_token" is given twice'),
+        (b'{"chat_template": ', ...),
+        (b'{"added_tokens_decoder": 3}', "`added_tokens_decoder` is not an object"),
         (b"\xff", "invalid UTF-8 at byte 0"),
     ],
 )
@@ -106,6 +107,10 @@ def test_a_tokenizer_config_that_is_none_is_refused_unless_unused(
 PARSE = "this model's chat template does not parse: "
 RENDER = "this model's chat template failed to render: "
 NO_TEMPLATE = "this model's chat template list has an entry with no template"
+DROPS = "this model's chat template drops the prompt"
+TRIED = (
+    "it was given as a text and in parts; --chat-template off encodes it as raw text"
+)
 NEITHER = "this model's chat_template is neither a template nor a list of them"
 
 
@@ -163,7 +168,7 @@ NEITHER = "this model's chat_template is neither a template nor a list of them"
         ),
         (7, NEITHER),
         (True, NEITHER),
-        ({"default": USER}, NEITHER),
+        ({"default": 7}, NO_TEMPLATE),
     ],
 )
 def test_a_template_that_is_none_or_breaks_is_refused_unless_unused(
@@ -219,6 +224,34 @@ def test_a_template_that_refuses_one_prompt_says_so_before_weights_are_read(user
     user.is_refused(RENDER + "not that", said=APPLIED)
 
 
-def test_a_template_that_writes_nothing_gives_no_tokens(user: User):
+def test_a_template_that_drops_the_prompt_is_refused_before_weights(user: User):
+    user.damage_weights()
     user.tokenizer_config(chat_template="")
-    user.is_refused("tokenizer produced no tokens", said=APPLIED)
+    user.is_refused(DROPS, TRIED)
+
+
+def test_a_template_that_reads_parts_only_tells_prompts_apart(user: User):
+    parts = "{% for c in messages[0].content %}{{ c.text }}{% endfor %}"
+    user.tokenizer_config(chat_template=parts)
+    user.prompts("thunder", "the sea")
+    assert user.runs().code == 0
+    first, second = user.document()["records"]
+    assert first["layers"] != second["layers"]
+
+
+def test_a_config_with_a_repeated_key_and_infinity_is_read(user: User):
+    text = '{"chat_template": 7, "model_max_length": Infinity, "chat_template": '
+    user.write("toy/tokenizer_config.json", text + json.dumps(USER) + "}")
+    assert user.runs().code == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds address space")
+def test_a_tokenizer_that_aborts_is_refused_in_one_sentence(user: User):
+    grow = {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 1000}
+    steps = {"type": "Sequence", "normalizers": [grow] * 4}
+    user.tokenizer(lambda document: document.update(normalizer=steps))
+    user.is_refused(
+        "failed to tokenize prompt: the process that tokenizes ended with exit status "
+        "-6",
+        said=ABSENT,
+    )

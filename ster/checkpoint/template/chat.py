@@ -1,36 +1,43 @@
-"""The chat template: where it is published, which one counts, and rendering with it.
+"""Rendering with the chat template, and making sure that what is asked is in it.
 
 The template runs in ``process``, never here: it is somebody else's program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
+from ster.checkpoint.template.arguments import refuse_reserved
+from ster.checkpoint.template.holding import holds, writes_parts
 from ster.checkpoint.template.process import FAILED, TemplateProcess
-from ster.documents.strict_json import read_json
-from ster.errors import TemplateError, TokenizerError
+from ster.checkpoint.template.published import find_template
+from ster.checkpoint.tokenizer_config import LightFiles, TokenizerConfig
+from ster.errors import TemplateError
 from ster.reporting import Reporter
+from ster.text import quoted, trim
 
 READS_CLOCK = (
     "this model's chat template reads the clock, so activations differ from day to day"
 )
+DROPS_PROMPT = "this model's chat template drops the prompt"
+DROPS_RESPONSE = "this model's chat template drops the response"
+DROPS_SYSTEM = (
+    "this model's chat template drops the system turn, so the model does not read it"
+)
 MAX_REASON = 500
-# Conversations that are sent together.
+# Conversations that are sent together, unless they have more characters than that.
 MAX_ASKED = 256
+_MAX_CHARACTERS = 1 << 20
 
 Conversation = Sequence[Mapping[str, str]]
 
-_PROBE: Conversation = ({"role": "user", "content": "Hello"},)
+# No template has these words of its own.
+_PROBE: Conversation = ({"role": "user", "content": "Hello zyxqwv 48213"},)
 
 
-class LightFiles(Protocol):
-    """The one thing that templates ask of a checkpoint's files."""
-
-    def find(self, name: str) -> Path | None:
-        """Return the path of a file of the checkpoint, or None where there is none."""
+class TemplateRefusal(TemplateError):
+    """The template's own word: it does not render this conversation."""
 
 
 class ChatTemplate:
@@ -38,53 +45,77 @@ class ChatTemplate:
 
     Args:
         source: The template's text.
-        special_tokens: The declared tokens by name, such as ``bos_token``.
+        special_tokens: The declared tokens by name, such as ``bos_token``; None is
+            declared and renders as nothing.
         reporter: Hears when the template reads the clock.
+        template_args: What the template is told beside each conversation.
 
     Raises:
         TemplateError: The process cannot be started.
     """
 
     def __init__(
-        self, source: str, special_tokens: Mapping[str, str], reporter: Reporter
+        self,
+        source: str,
+        special_tokens: Mapping[str, str | None],
+        reporter: Reporter,
+        template_args: Mapping[str, object] | None = None,
     ) -> None:
-        self._process = TemplateProcess(source, special_tokens)
+        self._process = TemplateProcess(source, special_tokens, template_args)
         self._reporter = reporter
+        # Whether content goes in parts, for templates that read nothing else.
+        self._in_parts = False
         self._reads_clock = False
-        self._noted = False
+        self._said: set[str] = set()
         self._process.start()
 
     @classmethod
-    def load(cls, files: LightFiles, reporter: Reporter) -> Self | None:
+    def load(
+        cls,
+        files: LightFiles,
+        config: TokenizerConfig,
+        reporter: Reporter,
+        template_args: Mapping[str, object] | None = None,
+    ) -> Self | None:
         """Read the template that a checkpoint publishes; None without one.
 
         Raises:
             TemplateError: The template cannot be read or chosen, or its process not
                 started.
-            TokenizerError: A tokenizer config is not what it should be.
+            UsageError: An argument has the name of a special token.
         """
-        config = _read_config(files.find("tokenizer_config.json"))
-        file = files.find("chat_template.jinja")
-        published = config.get("chat_template")
-        source = choose_template(published) if file is None else _read_text(file)
+        source = find_template(files, config)
         if source is None:
             return None
-        legacy = _read_config(files.find("special_tokens_map.json"))
-        tokens = special_tokens(legacy) | special_tokens(config)
-        return cls(source, tokens, reporter)
+        tokens = config.special_tokens()
+        refuse_reserved(template_args or {}, tokens)
+        return cls(source, tokens, reporter, template_args)
 
     def check(self) -> None:
-        """Render a user message.
+        """Render a user message, and find out whether content has to go in parts.
 
         Raises:
-            TemplateError: The template does not parse or does not render.
+            TemplateError: The template does not parse, does not render, or drops what
+                the user says.
         """
-        self._render([_PROBE], add_generation_prompt=True)
+        refusal: TemplateError = TemplateError(DROPS_PROMPT, _HOW_IT_WAS_TRIED)
+        for in_parts in (False, True):
+            try:
+                (text,) = self._render([_PROBE], True, in_parts=in_parts)
+            except TemplateRefusal as error:
+                if not in_parts:
+                    refusal = error
+            else:
+                content = _PROBE[0]["content"]
+                if holds(text, content) and not writes_parts(text, content):
+                    self._in_parts = in_parts
+                    return
+        raise refusal
 
     def render(
         self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
     ) -> list[str]:
-        """Render conversations, each from its first turn on.
+        """Render conversations, each from its first turn on, whatever they hold then.
 
         Args:
             conversations: Turns of ``role`` and ``content``.
@@ -94,21 +125,77 @@ class ChatTemplate:
             TemplateError: The template refuses one of them, or has to be stopped.
         """
         texts: list[str] = []
-        for at in range(0, len(conversations), MAX_ASKED):
-            part = conversations[at : at + MAX_ASKED]
-            texts += self._render(part, add_generation_prompt=add_generation_prompt)
-        if self._reads_clock and not self._noted:
-            self._noted = True
-            self._reporter.note(READS_CLOCK)
+        for batch in split_batches(conversations):
+            texts += self._render(batch, add_generation_prompt, in_parts=self._in_parts)
+        self._note_the_clock()
         return texts
 
-    def _render(
+    def render_whole(
         self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
+    ) -> Iterator[list[str]]:
+        """Render conversations in batches, and see to it that they are in the text.
+
+        What is not there is given once more, its content in the other form. A system
+        turn that is dropped all the same is said once.
+
+        Raises:
+            TemplateError: As for ``render``; the template drops the prompt or the
+                response.
+        """
+        done = 0
+        for batch in split_batches(conversations):
+            try:
+                texts = self._render(
+                    batch, add_generation_prompt, in_parts=self._in_parts
+                )
+                for number, turns in enumerate(batch):
+                    texts[number] = self._make_whole(
+                        turns, texts[number], number, add_generation_prompt
+                    )
+            except TemplateRefusal as refusal:
+                raise _counted(refusal, done, len(conversations)) from None
+            self._note_the_clock()
+            yield texts
+            done += len(batch)
+
+    def _make_whole(
+        self, turns: Conversation, text: str, number: int, add_generation_prompt: bool
+    ) -> str:
+        """Return a rendering that lacks nothing, or say what it lacks."""
+        missing = _missing_roles(turns, text)
+        if missing:
+            other = self._render_otherwise(turns, add_generation_prompt)
+            if other is not None and _missing_roles(turns, other) < missing:
+                text, missing = other, _missing_roles(turns, other)
+        if "user" in missing or "assistant" in missing:
+            sentence = DROPS_PROMPT if "user" in missing else DROPS_RESPONSE
+            raise TemplateRefusal(sentence, _HOW_IT_WAS_TRIED, prompt=number + 1)
+        if missing:
+            self._warn_once(DROPS_SYSTEM)
+        return text
+
+    def _render_otherwise(
+        self, turns: Conversation, add_generation_prompt: bool
+    ) -> str | None:
+        in_parts = not self._in_parts
+        try:
+            (text,) = self._render([turns], add_generation_prompt, in_parts=in_parts)
+        except TemplateRefusal:
+            return None
+        every = "\n".join(turn["content"] for turn in turns)
+        return None if in_parts and writes_parts(text, every) else text
+
+    def _render(
+        self,
+        conversations: Sequence[Conversation],
+        add_generation_prompt: bool,
+        *,
+        in_parts: bool,
     ) -> list[str]:
         replies = self._process.ask(
             [
                 {
-                    "messages": [dict(turn) for turn in turns],
+                    "messages": [_message(turn, in_parts) for turn in turns],
                     "add_generation_prompt": add_generation_prompt,
                 }
                 for turns in conversations
@@ -118,83 +205,74 @@ class ChatTemplate:
         for reply in replies:
             text = reply.get("text")
             if "error" in reply or not isinstance(text, str):
-                raise _refusal(reply.get("error"), text)
-            self._reads_clock |= reply.get("clock") is True
+                raise _refusal(reply.get("error"), text, len(texts) + 1)
+            self._take_facts(reply)
             texts.append(text)
         return texts
 
+    def _take_facts(self, reply: Mapping[str, object]) -> None:
+        self._reads_clock |= reply.get("clock") is True
+        unread = reply.get("unread")
+        for name in unread if isinstance(unread, list) else ():
+            self._warn_once(
+                f"this model's chat template does not read {quoted(str(name))}, so the "
+                "argument changes nothing"
+            )
 
-def choose_template(published: object) -> str | None:
-    """Choose among what ``chat_template`` holds; None when it holds nothing.
+    def _note_the_clock(self) -> None:
+        if self._reads_clock and READS_CLOCK not in self._said:
+            self._said.add(READS_CLOCK)
+            self._reporter.note(READS_CLOCK)
 
-    Raises:
-        TemplateError: It holds no template, or several and no default.
+    def _warn_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._reporter.warn(sentence)
+
+
+_HOW_IT_WAS_TRIED = (
+    "it was given as a text and in parts; --chat-template off encodes it as raw text"
+)
+
+
+def split_batches(conversations: Sequence[Conversation]) -> list[list[Conversation]]:
+    """Cut conversations into what is rendered together, so that texts stay few."""
+    batches: list[list[Conversation]] = []
+    room = 0
+    for turns in conversations:
+        size = sum(len(turn["content"]) for turn in turns)
+        if not batches or len(batches[-1]) == MAX_ASKED or size > room:
+            batches.append([])
+            room = _MAX_CHARACTERS
+        batches[-1].append(turns)
+        room -= size
+    return batches
+
+
+def _message(turn: Mapping[str, str], in_parts: bool) -> dict[str, object]:
+    if not in_parts:
+        return dict(turn)
+    parts = [{"type": "text", "text": turn["content"]}]
+    return {**turn, "content": parts}
+
+
+def _missing_roles(turns: Conversation, text: str) -> set[str]:
+    """Find what a rendering lacks of what it should hold.
+
+    That is the system turn and the last turn, and the prompt where that is an answer.
+    Earlier answers may be shortened: templates take the thinking out of them.
     """
-    if published is None or isinstance(published, str):
-        return published
-    if not isinstance(published, list):
-        raise TemplateError(
-            "this model's chat_template is neither a template nor a list of them"
-        )
-    templates = [_named_template(entry) for entry in published]
-    # transformers makes a dict of the list, so the last of a name counts.
-    defaults = [source for name, source in templates if name == "default"]
-    if defaults:
-        return defaults[-1]
-    if len(templates) > 1:
-        raise TemplateError(
-            "this model publishes several named chat templates "
-            "and none of them is the default"
-        )
-    return templates[0][1] if templates else None
+    asked = [turn for turn in turns[:-1] if turn["role"] == "system"] + [turns[-1]]
+    if turns[-1]["role"] == "assistant":
+        asked += turns[-2:-1]
+    return {
+        turn["role"]
+        for turn in asked
+        if trim(turn["content"]) and not holds(text, turn["content"])
+    }
 
 
-def special_tokens(config: Mapping[str, object]) -> dict[str, str]:
-    """Collect the tokens that a tokenizer config declares, by name."""
-    extra = config.get("extra_special_tokens")
-    declared = {n: token for n, token in config.items() if n.endswith("_token")}
-    if isinstance(extra, dict):
-        declared |= extra
-    texts = {name: _token_text(token) for name, token in declared.items()}
-    return {name: text for name, text in texts.items() if text is not None}
-
-
-def _token_text(token: object) -> str | None:
-    text = token.get("content") if isinstance(token, dict) else token
-    return text if isinstance(text, str) else None
-
-
-def _named_template(entry: object) -> tuple[object, str]:
-    source = entry.get("template") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or not isinstance(source, str):
-        raise TemplateError(
-            "this model's chat template list has an entry with no template"
-        )
-    return entry.get("name"), source
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TemplateError(f"failed to read {path}", error) from error
-
-
-def _read_config(path: Path | None) -> dict[str, object]:
-    if path is None:
-        return {}
-    try:
-        config = read_json(path.read_bytes())
-    except OSError as error:
-        raise TokenizerError(f"failed to read {path}", error) from error
-    except ValueError as error:
-        raise TokenizerError(f"invalid tokenizer config {path}", error) from error
-    if not isinstance(config, dict):
-        raise TokenizerError(f"invalid tokenizer config {path}", "expected an object")
-    return config
-
-
-def _refusal(kind: object, text: object) -> TemplateError:
+def _refusal(kind: object, text: object, number: int) -> TemplateError:
     """Turn the child's word on an error into a sentence; its text is a stranger's."""
     reason = _one_line(str(text))
     if kind == "token":
@@ -204,7 +282,13 @@ def _refusal(kind: object, text: object) -> TemplateError:
         )
     if kind == "parse":
         return TemplateError(f"this model's chat template does not parse: {reason}")
-    return TemplateError(f"{FAILED}: {reason}")
+    return TemplateRefusal(f"{FAILED}: {reason}", prompt=number)
+
+
+def _counted(refusal: TemplateRefusal, done: int, number: int) -> TemplateRefusal:
+    """Count a refused conversation from the first on; one alone has no number."""
+    at = None if number == 1 or refusal.prompt is None else done + refusal.prompt
+    return TemplateRefusal(refusal.sentence, *refusal.causes, prompt=at)
 
 
 def _one_line(text: str) -> str:
@@ -213,4 +297,6 @@ def _one_line(text: str) -> str:
     shown = "".join(
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words
     )
+    if not shown:
+        return "it refuses with a message that says nothing"
     return shown if len(shown) <= MAX_REASON else shown[: MAX_REASON - 1] + "…"

@@ -1,0 +1,1 @@
+"""Programs that come with a checkpoint, each in a process that may do little."""

@@ -1,0 +1,44 @@
+"""Does a rendering hold a text? Templates trim it, escape it, or change it a little."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+from ster.text import trim
+
+# So many parts of a text tell whether it is there.
+_MAX_PARTS = 1000
+# Templates that take words out of a text, such as marks for images, leave most of it.
+_ENOUGH = 0.5
+_PARTS = re.compile(r"""["']type["']\s*:\s*["']text["']""")
+
+
+def holds(rendering: str, text: str) -> bool:
+    """Tell whether a text stands in a rendering.
+
+    It does where it stands there as it is but for white space at its ends; or white
+    space and case left out, also escaped for JSON or HTML; or where at least half of
+    its words stand there.
+    """
+    wanted = trim(text)
+    if wanted in rendering:
+        return True
+    folded = _fold(rendering)
+    escaped = json.dumps(wanted)[1:-1], json.dumps(wanted, ensure_ascii=False)[1:-1]
+    for form in (wanted, *escaped, html.escape(wanted)):
+        if _fold(form) in folded:
+            return True
+    parts = [_fold(part) for part in re.findall(r"\w+", wanted)[:_MAX_PARTS]]
+    found = sum(part in folded for part in parts)
+    return bool(parts) and found >= _ENOUGH * len(parts)
+
+
+def writes_parts(rendering: str, text: str) -> bool:
+    """Tell whether a template wrote the list of parts itself instead of reading it."""
+    return bool(_PARTS.search(rendering)) and not _PARTS.search(text)
+
+
+def _fold(text: str) -> str:
+    return "".join(text.split()).casefold()

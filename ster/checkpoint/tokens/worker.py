@@ -1,0 +1,169 @@
+"""Tokenize in a process of its own: the child of ``process``.
+
+A tokenizer.json comes with the checkpoint and can make the library under it loop, grow
+or abort, so what it does to this process must not matter to the parent. It imports
+tokenizers beside ``limits`` only, to start quickly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from ster.checkpoint.confined.limits import allow_memory, confine, serve
+from ster.checkpoint.tokens.bounds import max_tokens, pack, seconds_for, unpack
+
+# What loading and encoding take whatever they read, thread stacks among it, and for
+# each byte of a file or a request: measured are 36 and 240.
+MEMORY_BYTES = 1 << 30
+FILE_TIMES = 64
+REQUEST_TIMES = 512
+
+
+class TooManyTokensError(Exception):
+    """A text becomes more tokens than any tokenizer makes of it."""
+
+
+class LoadedTokenizer:
+    """A tokenizer whose truncation and padding are switched off.
+
+    Args:
+        tokenizer: As it was read from its file.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        self._find_special()
+
+    def declare(self, tokens: Sequence[Mapping[str, Any]]) -> None:
+        """Add tokens that the file lacks, in their order, as transformers does."""
+        self._tokenizer.add_tokens([AddedToken(**token) for token in tokens])
+        self._find_special()
+
+    def encode(
+        self, texts: Sequence[str], *, add_special_tokens: bool
+    ) -> list[Sequence[int]]:
+        """Encode texts on all cores."""
+        encodings = self._tokenizer.encode_batch_fast(
+            list(texts), add_special_tokens=add_special_tokens
+        )
+        token_ids: list[Sequence[int]] = []
+        for text, encoding in zip(texts, encodings, strict=True):
+            if len(encoding) > max_tokens(len(text)):
+                raise TooManyTokensError(
+                    f"it becomes {len(encoding)} tokens, more than any tokenizer "
+                    "makes of it"
+                )
+            token_ids.append(encoding.ids)
+        return token_ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Decode tokens, special ones left out."""
+        return self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
+
+    def grow(self, token_ids: Sequence[int], token: int) -> tuple[bool, str | None]:
+        """Decode tokens with one more.
+
+        Vocabularies with a byte fallback spell ``<0x41>`` what is a byte.
+
+        Returns:
+            Whether decoding does not pass over that one, as if it had never been there;
+            and the text, or None where the token is a byte, which may be no character.
+        """
+        word = self._tokenizer.id_to_token(token)
+        if word is None or word in self._special:
+            return False, None
+        if len(word) == 6 and word.startswith("<0x") and word.endswith(">"):
+            return True, None
+        return True, self.decode([*token_ids, token])
+
+    def _find_special(self) -> None:
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        self._special = {token.content for token in added if token.special}
+
+
+class Answering:
+    """Answers the first request, which names the file, and those that follow."""
+
+    def __init__(self) -> None:
+        self._loaded: LoadedTokenizer | None = None
+
+    def __call__(self, request: bytes) -> dict[str, object]:
+        """Reply to a request's line."""
+        try:
+            return self._answer(json.loads(request), len(request))
+        except Exception as error:  # noqa: BLE001
+            return {"error": describe(error)}
+        except BaseException as error:
+            if not _is_panic(error):
+                raise
+            return {"error": describe(error)}
+
+    def _answer(self, request: dict[str, Any], size: int) -> dict[str, object]:
+        loaded = self._loaded
+        if loaded is None:
+            self._loaded = _load(request["path"], request["tokens"])
+            return {}
+        allow_memory(MEMORY_BYTES + REQUEST_TIMES * size)
+        if "token_ids" in request:
+            token_ids = unpack(request["token_ids"])
+            if request["token"] is None:
+                return {"text": loaded.decode(token_ids)}
+            written, text = loaded.grow(token_ids, request["token"])
+            return {"written": written, "text": text}
+        return _encode(loaded, request["texts"], request["special"] is True)
+
+
+def main() -> None:
+    """Answer requests until the parent hangs up."""
+    confine(MEMORY_BYTES)
+    serve(Answering(), lambda size: 2 * seconds_for(size))
+
+
+def describe(error: BaseException) -> str:
+    """Say on one line what happened, the system's words as ster writes them."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{error.strerror} (os error {error.errno})"
+    if isinstance(error, MemoryError):
+        return "it needs too much memory"
+    return " ".join(str(error).split())[:4000] or type(error).__name__
+
+
+def _load(path: str, tokens: list[dict[str, Any]]) -> LoadedTokenizer:
+    with open(path, "rb") as file:
+        data = file.read()
+    allow_memory(MEMORY_BYTES + FILE_TIMES * len(data))
+    loaded = LoadedTokenizer(Tokenizer.from_str(data.decode("utf-8")))
+    loaded.declare(tokens)
+    return loaded
+
+
+def _encode(
+    loaded: LoadedTokenizer, texts: list[str], add_special_tokens: bool
+) -> dict[str, object]:
+    """Encode texts; where they are refused, say which of them is."""
+    try:
+        token_ids = loaded.encode(texts, add_special_tokens=add_special_tokens)
+    except BaseException as error:
+        if not isinstance(error, Exception) and not _is_panic(error):
+            raise
+        if len(texts) == 1:
+            return {"error": describe(error), "text": 0}
+        for number, text in enumerate(texts):
+            reply = _encode(loaded, [text], add_special_tokens)
+            if "error" in reply:
+                return reply | {"text": number}
+        raise
+    every = chain.from_iterable(token_ids)
+    return {"ids": pack(every), "lengths": pack(map(len, token_ids))}
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Tell a panic of the native code, which Python meets as no ``Exception``."""
+    return type(error).__name__ == "PanicException"
