@@ -50,6 +50,7 @@ class BlockMaker:
     scale: float | None = None
     norms_after: bool = False
     residual_multiplier: float = 1.0
+    activation: str = "silu"
 
     def block(
         self, layer: int, rotary: Rotary | None, window: int | None = None
@@ -62,7 +63,10 @@ class BlockMaker:
             attention=attention,
             feed_forward=self._feed_forward(),
             residual_multiplier=self.residual_multiplier,
-            **norms,
+            attention_norm=norms.get("attention_norm"),
+            attention_out_norm=norms.get("attention_out_norm"),
+            feed_forward_norm=norms.get("feed_forward_norm"),
+            feed_forward_out_norm=norms.get("feed_forward_out_norm"),
         )
 
     def _attention(self, rotary: Rotary | None, window: int | None) -> Attention:
@@ -112,6 +116,7 @@ class BlockMaker:
             )
 
         return FeedForward(
+            activation=self.activation,
             gate_proj=project("gate_proj", inner, hidden),
             up_proj=project("up_proj", inner, hidden),
             down_proj=project("down_proj", hidden, inner),

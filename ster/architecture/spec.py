@@ -14,6 +14,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ster.architecture.rotary_config import DynamicRope, RopeConfig
 
@@ -21,20 +25,59 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which rows of a fused tensor a matrix is.
+
+    The tensor's outputs are groups of equal width, and of each group the matrix has a
+    run of the same length. ``Part(outputs=96, start=48)`` is the rows from 48 on.
+
+    Args:
+        outputs: Of the whole tensor.
+        start: Where the run begins in each group.
+        groups: How many there are.
+    """
+
+    outputs: int
+    start: int = 0
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """y = x Wᵀ + b, with W stored as (outputs, inputs).
+    """y = x Wᵀ + b, with W as (outputs, inputs), and where it lies in the checkpoint.
 
     Args:
         name: Of the module; its tensors are ``<name>.weight`` and ``<name>.bias``.
         outputs: Width of y.
         inputs: Width of x.
         bias: There is a b.
+        part: Its rows in a tensor that holds others as well.
+        transposed: The tensor is stored as (inputs, outputs).
+        pairs: Of each head, width and turning channels, where the channels that turn
+            together are stored side by side: they are taken apart into halves.
+        suffixes: What follows the name, for weight and bias.
+        stack: Which of how many that are stacked in one tensor, along its first axis.
     """
 
     name: str
     outputs: int
     inputs: int
     bias: bool = False
+    part: Part | None = None
+    transposed: bool = False
+    pairs: tuple[int, int] | None = None
+    suffixes: tuple[str, str] = (".weight", ".bias")
+    stack: tuple[int, int] | None = None
+
+    @property
+    def weight_name(self) -> str:
+        """The name of the weight's tensor."""
+        return self.name + self.suffixes[0]
+
+    @property
+    def bias_name(self) -> str:
+        """The name of the bias's tensor."""
+        return self.name + self.suffixes[1]
 
     @property
     def num_values(self) -> int:
@@ -43,29 +86,70 @@ class Matrix:
 
     @property
     def shapes(self) -> Shapes:
-        """List its tensors."""
-        shapes: Shapes = {f"{self.name}.weight": (self.outputs, self.inputs)}
-        return shapes | ({f"{self.name}.bias": (self.outputs,)} if self.bias else {})
+        """List its tensors, as they are stored."""
+        outputs = self.outputs if self.part is None else self.part.outputs
+        stored = (self.inputs, outputs) if self.transposed else (outputs, self.inputs)
+        several = () if self.stack is None else (self.stack[1],)
+        shapes: Shapes = {self.weight_name: (*several, *stored)}
+        return shapes | ({self.bias_name: (*several, outputs)} if self.bias else {})
+
+    @property
+    def keeps_order(self) -> bool:
+        """Tell whether its rows are all of its tensor's, one after the other."""
+        return self.part is None and self.pairs is None
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Its rows in its tensor, in the order in which the decoders need them."""
+        rows = np.arange(self.outputs)
+        if self.part is not None:
+            width = self.part.outputs // self.part.groups
+            run = self.outputs // self.part.groups
+            first = self.part.start + np.arange(self.part.groups) * width
+            rows = (first[:, None] + np.arange(run)).ravel()
+        return _halved(rows, self.pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm:
-    """x / sqrt(mean(x²) + eps) · w over the last axis (RMSNorm).
+    """x / sqrt(mean(x²) + eps) · w over the last axis (RMSNorm), or LayerNorm.
 
     Args:
-        name: Of the module; its tensor is ``<name>.weight``.
+        name: Of the module; its tensors are ``<name>.weight`` and ``<name>.bias``.
         size: Width of x.
         eps: Added to the mean square.
+        offset: Added to the stored weight; some families store w - 1.
+        centred: The mean is taken off first (LayerNorm).
+        bias: There is one.
+        pairs: As for the matrix before it, whose heads it normalises.
     """
 
     name: str
     size: int
     eps: float
+    offset: float = 0.0
+    centred: bool = False
+    bias: bool = False
+    pairs: tuple[int, int] | None = None
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """The places of its values, pairs taken apart into halves."""
+        return _halved(np.arange(self.size), self.pairs)
 
     @property
     def shapes(self) -> Shapes:
         """List its tensors."""
-        return {f"{self.name}.weight": (self.size,)}
+        shapes: Shapes = {f"{self.name}.weight": (self.size,)}
+        return shapes | ({f"{self.name}.bias": (self.size,)} if self.bias else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryScaling:
+    """Queries grow by 1 + beta · log(1 + floor(position / length))."""
+
+    beta: float
+    length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +158,13 @@ class Rotary:
 
     Args:
         scaling: Theta, and what becomes of the frequencies.
-        dim: Channels of a head that turn, in halves.
+        dim: Channels of a head that turn, in halves, from the first on.
+        query_scaling: Multiplies queries, if anything does.
     """
 
     scaling: RopeConfig
     dim: int
+    query_scaling: QueryScaling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +176,14 @@ class Attention:
         num_key_value_heads: Key and value heads; divides the query heads.
         head_dim: Width of one head.
         scale: Multiplies the scores.
+        softcap: Scores become softcap · tanh(score / softcap).
         window: How many tokens a query sees, itself included; None sees all before it.
         rotary: None leaves queries and keys as they are.
         q_norm: Normalises queries before the rotation: each head where its size is
             ``head_dim``, else all heads as one row.
         k_norm: The same for keys.
+        sinks: A tensor with one score a query head, which takes its share of the
+            attention and gives nothing.
     """
 
     q_proj: Matrix
@@ -105,10 +194,12 @@ class Attention:
     num_key_value_heads: int
     head_dim: int
     scale: float
+    softcap: float | None = None
     window: int | None = None
     rotary: Rotary | None = None
     q_norm: Norm | None = None
     k_norm: Norm | None = None
+    sinks: str | None = None
 
     @property
     def query_size(self) -> int:
@@ -120,22 +211,53 @@ class Attention:
         """The width of all key heads together, and of all value heads."""
         return self.num_key_value_heads * self.head_dim
 
+    @property
+    def shapes(self) -> Shapes:
+        """List its tensors."""
+        parts = (self.q_proj, self.k_proj, self.v_proj, self.q_norm, self.k_norm)
+        shapes = _shapes_of(*parts, self.o_proj)
+        if self.sinks is not None:
+            shapes[self.sinks] = (self.num_heads,)
+        return shapes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedForward:
-    """down(silu(gate(x)) · up(x))."""
+    """down(act(gate(x)) · up(x)), or down(act(up(x))) without a gate.
 
-    gate_proj: Matrix
+    Args:
+        activation: ``silu``, ``gelu`` (by the error function) or ``gelu_tanh``.
+        gate_proj: None where there is no gate.
+    """
+
+    activation: str
+    gate_proj: Matrix | None
     up_proj: Matrix
     down_proj: Matrix
 
     @property
     def intermediate_size(self) -> int:
-        """The width between gate and down."""
+        """The width of what down takes."""
         return self.down_proj.inputs
 
+    @property
+    def inner(self) -> tuple[Matrix, ...]:
+        """Gate, if there is one, and up, which read the same input."""
+        gate = () if self.gate_proj is None else (self.gate_proj,)
+        return (*gate, self.up_proj)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    @property
+    def widest(self) -> int:
+        """The width of gate and up together."""
+        return sum(each.outputs for each in self.inner)
+
+    @property
+    def shapes(self) -> Shapes:
+        """List its tensors."""
+        return _shapes_of(self.gate_proj, self.up_proj, self.down_proj)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayerSpec:
     """One block: h += m · out_norm(attention(norm(h))), then the feed-forward part so.
 
@@ -146,6 +268,7 @@ class LayerSpec:
         feed_forward_norm: Before the feed-forward part.
         feed_forward_out_norm: After it, before the sum.
         residual_multiplier: The m.
+        parallel: Both parts read the same h, and both sums are one.
     """
 
     prefix: str
@@ -156,35 +279,49 @@ class LayerSpec:
     feed_forward_norm: Norm | None = None
     feed_forward_out_norm: Norm | None = None
     residual_multiplier: float = 1.0
+    parallel: bool = False
 
-    @property
+    @cached_property
     def shapes(self) -> Shapes:
         """List its tensors, by their names within the block."""
-        attention, feed_forward = self.attention, self.feed_forward
-        parts = (
+        return _shapes_of(
             self.attention_norm,
-            attention.q_proj,
-            attention.k_proj,
-            attention.v_proj,
-            attention.q_norm,
-            attention.k_norm,
-            attention.o_proj,
+            self.attention,
             self.attention_out_norm,
             self.feed_forward_norm,
-            feed_forward.gate_proj,
-            feed_forward.up_proj,
-            feed_forward.down_proj,
+            self.feed_forward,
             self.feed_forward_out_norm,
         )
-        shapes: Shapes = {}
-        for part in parts:
-            shapes |= {} if part is None else part.shapes
-        return shapes
 
     @property
     def num_values(self) -> int:
         """Count the values of its tensors."""
         return sum(map(math.prod, self.shapes.values()))
+
+
+def _halved(
+    places: NDArray[np.intp], pairs: tuple[int, int] | None
+) -> NDArray[np.intp]:
+    """Take the pairs of each head apart into halves: 0 1 2 3 becomes 0 2 1 3."""
+    if pairs is None:
+        return places
+    head_dim, turning = pairs
+    order = np.arange(head_dim)
+    order[:turning] = order[:turning].reshape(-1, 2).T.ravel()
+    return places.reshape(-1, head_dim)[:, order].ravel()
+
+
+class _HasShapes(Protocol):
+    @property
+    def shapes(self) -> Shapes: ...
+
+
+def _shapes_of(*parts: _HasShapes | None) -> Shapes:
+    """Merge the tensors of parts; those that share one name it alike."""
+    shapes: Shapes = {}
+    for part in parts:
+        shapes |= {} if part is None else part.shapes
+    return shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +338,9 @@ class ModelSpec:
         embedding_scale: Multiplies the embedding's rows.
         final_norm: Between the last block and the head.
         head: None where the embedding is the head as well.
+        positions: Learned positions, added to the embedding's rows, if there are any.
         logit_scale: Multiplies the logits.
+        logit_softcap: Then they become softcap · tanh(logit / softcap).
     """
 
     model_type: str
@@ -212,8 +351,10 @@ class ModelSpec:
     embedding: Matrix
     final_norm: Norm
     head: Matrix | None = None
+    positions: Matrix | None = None
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
+    logit_softcap: float | None = None
 
     @property
     def num_hidden_layers(self) -> int:
@@ -266,7 +407,7 @@ class ModelSpec:
             layers: The blocks that run.
             head: Final norm and head are used as well.
         """
-        shapes = dict(self.embedding.shapes)
+        shapes = _shapes_of(self.embedding, self.positions)
         for index in layers:
             layer = self.layers[index]
             shapes |= {layer.prefix + n: shape for n, shape in layer.shapes.items()}

@@ -92,14 +92,33 @@ class StoredTensor:
         """
         self.file.check_unchanged()
 
-    def part(self, start: int, stop: int) -> StoredTensor:
-        """Return some rows; nothing is copied."""
-        return StoredTensor(
-            data=self.data[start:stop],
-            dtype=self.dtype,
-            file=self.file,
-            start=self.start + self.data[:start].nbytes,
-        )
+    def at(self, index: int) -> StoredTensor:
+        """Return one of those that are stacked along the first axis."""
+        return self._seen(self.data[index], self.start + self.data[:index].nbytes)
+
+    def transposed(self) -> StoredTensor:
+        """Return it with its last two axes exchanged; nothing is copied."""
+        return self._seen(self.data.swapaxes(-1, -2), self.start)
+
+    def rows_as_float32(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Copy some rows out as f32.
+
+        Raises:
+            WeightsError: The file has changed since it was opened.
+        """
+        first, count = int(rows[0]), len(rows)
+        in_a_row = int(rows[-1]) == first + count - 1 and (np.diff(rows) == 1).all()
+        if not (in_a_row and self.data.flags.c_contiguous):
+            return self.take(rows)
+        start = self.start + self.data[:first].nbytes
+        part = self._seen(self.data[first : first + count], start)
+        # Copied past the mapping, which a file that is cut takes with it.
+        stored: NDArray[np.float32]
+        stored = part.read() if self.dtype == "F32" else part.as_float32()
+        return stored
+
+    def _seen(self, data: Any, start: int) -> StoredTensor:  # noqa: ANN401
+        return StoredTensor(data=data, dtype=self.dtype, file=self.file, start=start)
 
     def take(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Gather some rows as f32; only their pages are touched.

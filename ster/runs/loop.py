@@ -25,6 +25,7 @@ Deltas = Mapping[int, NDArray[np.float32]]
 def run_blocks(
     decoder: Decoder[Array],
     token_ids: Ints,
+    position_ids: Ints,
     inputs_of: InputsOf[Array],
     *,
     num_blocks: int,
@@ -37,6 +38,7 @@ def run_blocks(
     Args:
         decoder: The blocks.
         token_ids: The stream's tokens, (num_tokens,).
+        position_ids: Their positions, (num_tokens,).
         inputs_of: What each layer needs to know of the stream.
         num_blocks: Blocks that run, from the first on.
         vectors: Added to every row after their layer, by layer.
@@ -47,7 +49,7 @@ def run_blocks(
     Returns:
         The wanted rows of the last block, steered.
     """
-    hidden = decoder.embed(token_ids)
+    hidden = decoder.embed(token_ids, position_ids)
     for layer in range(num_blocks):
         with decoder.block(layer) as block:
             cache = None if caches is None else caches[layer]

@@ -167,6 +167,7 @@ def read_rows(
     run_blocks(
         decoder,
         packed.token_ids,
+        packed.position_ids,
         stream_inputs(decoder, packed, top=top, top_rows=last_rows),
         num_blocks=top + 1,
         vectors=bring_vectors(decoder, deltas),

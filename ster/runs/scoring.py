@@ -127,6 +127,7 @@ def score_responses(
     hidden = run_blocks(
         decoder,
         packed.token_ids,
+        packed.position_ids,
         stream_inputs(decoder, packed, top=num_blocks - 1, top_rows=None),
         num_blocks=num_blocks,
         vectors=bring_vectors(decoder, deltas),

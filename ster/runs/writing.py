@@ -192,12 +192,14 @@ def write_tokens(
     caches = decoder.make_caches(position + num_new)
     vectors = bring_vectors(decoder, deltas)
     packed = pack_tokens(spec, [prompt])
-    top, token_ids = spec.num_hidden_layers - 1, packed.token_ids
+    top = spec.num_hidden_layers - 1
+    token_ids, position_ids = packed.token_ids, packed.position_ids
     inputs_of = stream_inputs(decoder, packed, top=top, top_rows=packed.last_rows)
     for _ in range(num_new):
         hidden = run_blocks(
             decoder,
             token_ids,
+            position_ids,
             inputs_of,
             num_blocks=top + 1,
             vectors=vectors,
@@ -207,6 +209,6 @@ def write_tokens(
         if token in stop_ids:
             return
         yield token
-        token_ids = np.array([token])
+        token_ids, position_ids = np.array([token]), np.array([position])
         inputs_of = next_token_inputs(decoder, position)
         position += 1

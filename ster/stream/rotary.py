@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from ster.architecture.rotary_config import (
     RopeConfig,
     YarnRope,
 )
-from ster.architecture.spec import Rotary
+from ster.architecture.spec import QueryScaling, Rotary
 from ster.stream.packing import Ints
 
 F32 = NDArray[np.float32]
@@ -41,10 +41,21 @@ class RotaryTables(Generic[Array]):
     """Cosines and sines of every token's angles, each (num_tokens, dim / 2) f32.
 
     A row serves both halves of a head: (a, b) becomes (a cos - b sin, b cos + a sin).
+    ``query_scale``, if it is there, multiplies queries, (num_tokens, 1, 1) f32.
     """
 
     cos: Array
     sin: Array
+    query_scale: Array | None = None
+
+    def rows(self, rows: Any) -> RotaryTables[Array]:  # noqa: ANN401
+        """Take some rows."""
+        scale = self.query_scale
+        return RotaryTables(
+            cos=self.cos[rows],  # type: ignore[index] # an array of either library
+            sin=self.sin[rows],  # type: ignore[index]
+            query_scale=None if scale is None else scale[rows],  # type: ignore[index]
+        )
 
 
 # An absurd scaling leads to results that are not finite, and those are refused.
@@ -73,7 +84,19 @@ def rotary_tables(
             exact = angles.astype(np.float64)
             cos[part] = np.cos(exact).astype(np.float32) * scale
             sin[part] = np.sin(exact).astype(np.float32) * scale
-    return RotaryTables(cos=cos, sin=sin)
+    growth = rotary.query_scaling
+    return RotaryTables(
+        cos=cos,
+        sin=sin,
+        query_scale=None if growth is None else _query_scale(growth, position_ids),
+    )
+
+
+def _query_scale(growth: QueryScaling, position_ids: Ints) -> F32:
+    """Compute what queries are multiplied by (Llama 4), (num_tokens, 1, 1)."""
+    spans = np.floor(position_ids.astype(np.float32) / growth.length)
+    scale: F32 = (1 + growth.beta * np.log(1 + spans)).astype(np.float32)
+    return scale[:, None, None]
 
 
 def frequencies(rope: RopeConfig, head_dim: int, length: int = 0) -> F32:
