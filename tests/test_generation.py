@@ -228,7 +228,12 @@ def test_scores_are_sums_of_log_probabilities(toy, device):
             packed = pack_tokens(decoder.spec, [ids])
             inputs_of = stream_inputs(decoder, packed, top=top, top_rows=None)
             hidden = run_blocks(
-                decoder, packed.token_ids, inputs_of, num_blocks=top + 1, vectors={}
+                decoder,
+                packed.token_ids,
+                packed.position_ids,
+                inputs_of,
+                num_blocks=top + 1,
+                vectors={},
             )
             logits = decoder.unembed(hidden).astype(np.float64)
         mass = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

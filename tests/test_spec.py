@@ -113,8 +113,8 @@ YARN = {"rope_type": "yarn", "factor": 4.0}
 @pytest.mark.parametrize(
     ("scaling", "num_tokens", "length"),
     [
-        (DYNAMIC, 1, 64),
-        (DYNAMIC, 64, 64),
+        (DYNAMIC, 1, 0),
+        (DYNAMIC, 64, 0),
         (DYNAMIC, 65, 65),
         (None, 500, 0),
         (YARN, 5000, 0),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from ster.architecture.blocks import check_activation
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
 from ster.architecture.spec import ModelSpec
@@ -48,7 +47,6 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
     fields = _known_family(document, path)
     _refuse_quantized(fields)
     _require_causal(fields)
-    check_activation(fields)
     return FAMILIES[fields.model_type](fields)
 
 

@@ -19,7 +19,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.rotary_config import DynamicRope, RopeConfig
+from ster.architecture.rotary_config import (
+    DynamicRope,
+    LongRope,
+    QueryScaling,
+    RopeConfig,
+)
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -142,14 +147,6 @@ class Norm:
         """List its tensors."""
         shapes: Shapes = {f"{self.name}.weight": (self.size,)}
         return shapes | ({f"{self.name}.bias": (self.size,)} if self.bias else {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryScaling:
-    """Queries grow by 1 + beta · log(1 + floor(position / length))."""
-
-    beta: float
-    length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +296,14 @@ class LayerSpec:
         return sum(map(math.prod, self.shapes.values()))
 
 
+def _constant_until(scaling: RopeConfig) -> int | None:
+    if isinstance(scaling, DynamicRope):
+        return scaling.max_position_embeddings
+    if isinstance(scaling, LongRope):
+        return scaling.original_max_position_embeddings
+    return None
+
+
 def _halved(
     places: NDArray[np.intp], pairs: tuple[int, int] | None
 ) -> NDArray[np.intp]:
@@ -324,6 +329,21 @@ def _shapes_of(*parts: _HasShapes | None) -> Shapes:
     return shapes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """How a family's files name what the spec names.
+
+    Args:
+        prefixes: What may stand in front of every name but the head's; the first that a
+            file has is taken. A model saved without its head often has none.
+        ignored: Ends of names of tensors that hold nothing of the model, such as the
+            rotary frequencies that old files carry along.
+    """
+
+    prefixes: tuple[str, ...] = ("model.", "")
+    ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
     """A decoder: embedding, blocks, final norm, head.
@@ -340,6 +360,7 @@ class ModelSpec:
         head: None where the embedding is the head as well.
         positions: Learned positions, added to the embedding's rows, if there are any.
         logit_scale: Multiplies the logits.
+        naming: How the files name the tensors.
         logit_softcap: Then they become softcap · tanh(logit / softcap).
     """
 
@@ -355,6 +376,7 @@ class ModelSpec:
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
     logit_softcap: float | None = None
+    naming: Naming = Naming()
 
     @property
     def num_hidden_layers(self) -> int:
@@ -380,25 +402,24 @@ class ModelSpec:
         """Tell which rotary frequencies a prompt of so many tokens needs.
 
         Prompts with equal rotary lengths may share tokens: their common prefix has the
-        same residuals. Only dynamic scaling tells long prompts apart.
+        same residuals. Only two scalings tell long prompts apart.
         """
-        if self._dynamic_from is None:
+        if self._told_apart_from is None or num_tokens <= self._told_apart_from:
             return 0
-        return max(num_tokens, self._dynamic_from)
+        return num_tokens if self._is_dynamic else self._told_apart_from + 1
 
     @cached_property
-    def _dynamic_from(self) -> int | None:
-        """Find the length from which on a prompt's own length sets its frequencies."""
+    def _is_dynamic(self) -> bool:
+        rotaries = (each.attention.rotary for each in self.layers)
+        return any(isinstance(each.scaling, DynamicRope) for each in rotaries if each)
+
+    @cached_property
+    def _told_apart_from(self) -> int | None:
+        """Find the length up to which all prompts have the same frequencies."""
         rotaries = (each.attention.rotary for each in self.layers)
         scalings = [rotary.scaling for rotary in rotaries if rotary is not None]
-        return min(
-            (
-                each.max_position_embeddings
-                for each in scalings
-                if isinstance(each, DynamicRope)
-            ),
-            default=None,
-        )
+        lengths = [_constant_until(scaling) for scaling in scalings]
+        return min((each for each in lengths if each is not None), default=None)
 
     def shapes(self, layers: Iterable[int], *, head: bool) -> Shapes:
         """List the tensors that a run reads.

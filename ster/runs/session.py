@@ -15,7 +15,7 @@ from typing import Any
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
-from ster.checkpoint.weights import PREFIX, open_weights
+from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
 from ster.errors import PromptError
@@ -138,8 +138,15 @@ class Session:
                 )
             weights = self._weights
             if not shapes.keys() <= set(weights.names):
-                # A checkpoint saved without its head has no prefix; the index tells.
-                names = [*shapes, *(PREFIX + name for name in shapes)]
+                naming = self.spec.naming
+                # Which of its prefixes the checkpoint has is for the index to tell.
+                prefixes = (*naming.prefixes, "")
+                names = [
+                    stored
+                    for name in shapes
+                    for prefix in prefixes
+                    for stored in (prefix + name, prefix.removesuffix("model.") + name)
+                ]
                 files = self.files.weight_files(names)
-                weights.add(open_weights(files, shapes))
+                weights.add(open_weights(files, shapes, naming))
             return weights

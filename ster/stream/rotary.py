@@ -22,10 +22,12 @@ from ster.architecture.rotary_config import (
     DynamicRope,
     LinearRope,
     Llama3Rope,
+    LongRope,
+    QueryScaling,
     RopeConfig,
     YarnRope,
 )
-from ster.architecture.spec import QueryScaling, Rotary
+from ster.architecture.spec import Rotary
 from ster.stream.packing import Ints
 
 F32 = NDArray[np.float32]
@@ -71,10 +73,10 @@ def rotary_tables(
         rotary_lengths: ``ModelSpec.rotary_length`` of each token's prompt,
             (num_tokens,).
     """
-    shape = len(position_ids), rotary.dim // 2
+    shape = len(position_ids), (rotary.dim + 1) // 2
     cos, sin = np.empty(shape, np.float32), np.empty(shape, np.float32)
     scaling = rotary.scaling
-    scale = scaling.attention_factor if isinstance(scaling, YarnRope) else 1.0
+    scale = getattr(scaling, "attention_factor", 1.0)
     for length in np.unique(rotary_lengths):
         turns = frequencies(scaling, rotary.dim, int(length))
         rows = np.flatnonzero(rotary_lengths == length)
@@ -117,6 +119,11 @@ def frequencies(rope: RopeConfig, head_dim: int, length: int = 0) -> F32:
             return 1.0 / _power(_dynamic_theta(rope, head_dim, length), exponents)
         case Llama3Rope():
             return _llama3(rope, 1.0 / _power(rope.theta, exponents))
+        case LongRope():
+            is_long = length > rope.original_max_position_embeddings
+            factors = rope.long_factor if is_long else rope.short_factor
+            divisors = np.array(factors, np.float32)
+            return 1.0 / (divisors * _power(rope.theta, exponents))
         case YarnRope():
             return _yarn(rope, head_dim, _power(rope.theta, exponents))
 
