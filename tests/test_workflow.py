@@ -18,7 +18,7 @@ from ster.runtime import Runtime
 from ster.vectors.methods import METHODS
 from ster.vectors.selection import PairRows
 from ster.vectors.strengths import Strength, parse_strengths
-from ster.workflows.vectors import rank_candidates, split_pairs
+from ster.workflows.choosing import rank_candidates, split_pairs
 from tests.checkpoints import make_config, make_tensors, text, write_checkpoint
 
 
