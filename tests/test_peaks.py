@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,7 +176,7 @@ def write_toy(folder: Path) -> list[str]:
     return sorted(tokenizer["model"]["vocab"])
 
 
-def write_drawn(folder: Path, **changes: object) -> None:
+def write_drawn(folder: Path, **changes: Any) -> None:
     """Write a checkpoint that Python's own generator would take long to draw."""
     config, draw = make_config(**changes), np.random.default_rng(0)
     tensors = {
