@@ -201,6 +201,25 @@ def test_one_long_prompt(tmp_path, device):
     assert f"{length} tokens" in ran.said
 
 
+def test_a_very_long_prompt_under_a_sliding_window(tmp_path):
+    """Its attention grows with its length, and not with its square."""
+    sizes = {"sliding_window": 64, "max_position_embeddings": 2**17}
+    write_drawn(tmp_path, family="mistral", **sizes)
+    write_prompts(tmp_path, [text(random_ids(100_000))])
+    ran = hold_to_plan(tmp_path, extract("cpu"))
+    assert "100000 tokens" in ran.said
+
+
+def test_a_chain_of_prompts_each_a_prefix_of_the_next(tmp_path):
+    """Little is computed of them, but every prompt lists all its keys."""
+    words = write_toy(tmp_path)
+    chain = list(np.random.default_rng(0).choice(words, 1500))
+    prompts = [" ".join(chain[: length + 1]) for length in range(len(chain))]
+    write_prompts(tmp_path, prompts)
+    ran = hold_to_plan(tmp_path, extract("cpu"))
+    assert "1500 prompts, 1125750 tokens" in ran.said
+
+
 def test_many_prompts_in_several_waves(tmp_path):
     words = write_toy(tmp_path)
     draw = np.random.default_rng(0)
