@@ -30,8 +30,10 @@ from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthTrial
-from ster.workflows.compatibility import Steer, sum_deltas
-from ster.workflows.vectors import evaluate_vector, optimize_vector, train_vector
+from ster.workflows.choosing import optimize_vector
+from ster.workflows.evaluating import evaluate_vector
+from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.training import train_vector
 
 F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]

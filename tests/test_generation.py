@@ -15,7 +15,7 @@ from ster.runs.sampling import Sampling
 from ster.runs.writing import write_tokens
 from ster.runtime import Runtime
 from ster.vectors.steering import SteeringVector
-from ster.workflows.compatibility import sum_deltas
+from ster.workflows.steering import sum_deltas
 from tests.checkpoints import (
     make_config,
     make_tensors,

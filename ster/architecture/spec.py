@@ -343,6 +343,13 @@ class Naming:
     prefixes: tuple[str, ...] = ("model.", "")
     ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
+    def spelled(self, names: Iterable[str]) -> list[str]:
+        """List all that tensors may be called in a file, for its index to choose."""
+        # A head has the name of a wrapper before it, if there is one.
+        fronts = {*self.prefixes, ""}
+        fronts |= {front.removesuffix("model.") for front in fronts}
+        return [front + name for name in names for front in sorted(fronts)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:

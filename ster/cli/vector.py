@@ -152,7 +152,7 @@ def optimize(
     Prints what it holds and how every candidate did, beside random directions.
     """
     from ster.documents.pairs import PairSet
-    from ster.workflows.vectors import check_holdout, split_pairs
+    from ster.workflows.choosing import check_holdout, split_pairs
 
     flags.check_device()
     check_holdout(holdout)

@@ -145,7 +145,13 @@ class _Counter:
     budget: Budget
 
     def peak(self, load: _Load, *, keep: bool) -> int:
-        """Count the whole process with one wave at work."""
+        """Count the whole process with one wave at work.
+
+        Args:
+            load: The wave.
+            keep: All blocks stay, those of earlier runs too; else none is held but the
+                one that is open.
+        """
         footprint, work = self.budget.footprint, self.work
         weights = footprint.head_bytes if work.head else 0
         if keep:
@@ -189,9 +195,8 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
     counter = _Counter(work, budget)
-    alone = [_Load().with_prompt(len(ids), len(ids)) for ids in work.token_ids]
-    largest = max(alone, key=lambda load: load.longest)
-    _refuse_if_too_large(counter.peak(largest, keep=False), budget.memory_bytes)
+    largest = _largest(work)
+    _refuse_if_too_large(counter.peak(largest, keep=False), work, budget)
     keep = _weights_fit(counter, largest)
     most = max(WAVE_TOKENS, counter.tokens(largest)) if keep else None
 
@@ -203,12 +208,17 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         return counter.fits(load, keep=keep)
 
     waves = _split(work, fits)
-    if len(waves) == 1 and not work.repeats:
-        keep = False
     loads = [load for _, load in waves]
+    keep = keep and (work.repeats or len(waves) > 1)
     kept_bytes = max(counter.peak(load, keep=True) for load in loads)
-    release = kept_bytes > budget.memory_bytes
-    stayed = 0 if keep or release else budget.held_bytes
+    peak_bytes = kept_bytes
+    release = False
+    if not keep:
+        streamed = max(counter.peak(load, keep=False) for load in loads)
+        # Whoever stayed may have the head among them, or blocks that this run uses.
+        peak_bytes = min(budget.held_bytes + streamed, kept_bytes)
+        release = peak_bytes > budget.memory_bytes
+        peak_bytes = streamed if release else peak_bytes
     return Plan(
         waves=tuple(wave for wave, _ in waves),
         wave_tokens=tuple(load.num_tokens for load in loads),
@@ -216,27 +226,33 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         num_blocks=work.num_blocks,
         head=work.head,
         keep=keep,
-        peak_bytes=stayed + max(counter.peak(load, keep=keep) for load in loads),
+        peak_bytes=peak_bytes,
         memory_bytes=budget.memory_bytes,
         kept_bytes=kept_bytes,
         release=release,
     )
 
 
+def _largest(work: Work) -> _Load:
+    """Make a wave of the longest prompt alone."""
+    longest = max(map(len, work.token_ids))
+    return _Load().with_prompt(longest, longest)
+
+
 def _weights_fit(counter: _Counter, largest: _Load) -> bool:
     """Tell whether weights may stay: beside a wave whose products bound the work.
 
-    Where a wave holds a bounded number of prompts, beside the largest of those.
+    That is the longest prompt at least, and no more than there is.
     """
-    work = counter.work
-    if work.max_prompts == 1:
-        return counter.fits(largest, keep=True)
+    prompts = len(counter.work.token_ids)
+    prompts = min(prompts, counter.work.max_prompts or prompts)
     enough = max(ENOUGH_TOKENS, counter.tokens(largest))
-    if work.max_prompts is not None:
-        enough = min(enough, work.max_prompts * counter.tokens(largest))
-    # As many prompts as tokens: the worst case of sharing.
-    num_prompts = min(len(work.token_ids), enough, work.max_prompts or enough)
-    load = _Load(num_prompts=num_prompts, num_tokens=enough, longest=largest.longest)
+    if prompts * counter.tokens(largest) <= enough:
+        tokens = prompts * largest.num_tokens
+        load = _Load(prompts, tokens, tokens, largest.longest)
+    else:
+        # As many prompts as tokens: the worst case of sharing.
+        load = _Load(min(prompts, enough), enough, 0, largest.longest)
     return counter.fits(load, keep=True)
 
 
@@ -262,12 +278,15 @@ def megabytes(count: int) -> str:
     return f"{-(-count // 10**6)} MB"
 
 
-def _refuse_if_too_large(needed: int, memory_bytes: int) -> None:
-    if needed > memory_bytes:
+def _refuse_if_too_large(needed: int, work: Work, budget: Budget) -> None:
+    if needed > budget.memory_bytes:
+        lengths = [len(ids) for ids in work.token_ids]
         raise CapacityError(
             f"this run needs {megabytes(needed)} of memory and may use "
-            f"{megabytes(memory_bytes)}; allow more with --memory, or use shorter "
-            "prompts",
+            f"{megabytes(budget.memory_bytes)}; allow more with --memory, or use "
+            "shorter prompts",
+            field="memory",
             found=needed,
-            expected=memory_bytes,
+            expected=budget.memory_bytes,
+            prompt=lengths.index(max(lengths)) + 1,
         )

@@ -189,6 +189,7 @@ def check_finite(
         return
     prompt, layer = (int(each) for each in np.argwhere(~finite)[0])
     facts: dict[str, Any] = {"layer": layers[layer], "prompt": wave[prompt] + 1}
+    facts |= {"field": "precision", "found": session.precision}
     sentence = (
         f"layer {layers[layer]} of prompt {wave[prompt] + 1} is not finite at "
         f"--precision {session.precision}"

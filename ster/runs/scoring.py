@@ -60,8 +60,10 @@ class Scorer:
         for wave in self.scoring.plan.waves:
             token_ids = [self.scoring.token_ids[index] for index in wave]
             scores += score_responses(self.decoder, token_ids, deltas)
-        if not np.isfinite(scores).all():
-            raise not_finite("a log-probability is", self.scoring.session)
+        finite = np.isfinite(scores)
+        if not finite.all():
+            what, number = "a log-probability is", int(finite.argmin()) + 1
+            raise not_finite(what, self.scoring.session, deltas, number)
         return scores
 
 
@@ -81,7 +83,12 @@ def plan_scoring(
         CapacityError: Not even one response fits.
     """
     if batch_size < 1:
-        raise DirectionError("strength selection requires batch size of at least one")
+        raise DirectionError(
+            "strength selection requires batch size of at least one",
+            field="batch_size",
+            found=batch_size,
+            expected=1,
+        )
     session.check_tokens(token_ids)
     plan = session.plan(
         token_ids,
@@ -105,7 +112,12 @@ def score_texts(
         NumericsError: A score is no finite number.
     """
     if isinstance(texts, str):
-        raise PromptError("responses must be a list of strings, not one string")
+        raise PromptError(
+            "responses must be a list of strings, not one string",
+            field="responses",
+            found=texts,
+            expected="a list of strings",
+        )
     if not texts:
         return []
     token_ids = session.encoder.encode_responses(texts).token_ids
@@ -138,10 +150,28 @@ def score_responses(
     ]
 
 
-def not_finite(what: str, session: Session) -> NumericsError:
-    """Make the refusal of numbers that are none, with the way out."""
-    way = "" if session.precision == "f32" else "; use f32"
-    return NumericsError(f"{what} not finite at --precision {session.precision}{way}")
+def not_finite(
+    what: str, session: Session, deltas: Deltas, number: int
+) -> NumericsError:
+    """Make the refusal of numbers that are none, with the way out.
+
+    Args:
+        what: Which numbers, and the verb.
+        session: Whose they are.
+        deltas: What was added to the stream.
+        number: The prompt or response, counted from 1.
+    """
+    precision, wider = session.precision, session.precision != "f32"
+    cause = "the checkpoint's own weights lead there"
+    if deltas:
+        cause = "the stream was steered: less strength may help"
+    return NumericsError(
+        f"{what} not finite at --precision {precision}{'; use f32' * wider}",
+        *([] if wider and not deltas else [cause]),
+        field="precision",
+        found=precision,
+        prompt=number,
+    )
 
 
 def _sum_log_probabilities(

@@ -6,19 +6,22 @@ much memory there is, and the weights that stay from run to run.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
+from ster.checkpoint.weight_file import WeightFile
 from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
-from ster.errors import PromptError
+from ster.errors import PromptError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
 from ster.runs.plan import Budget, Plan, Work, plan_run
@@ -43,6 +46,7 @@ class Session:
     encoder: Encoder
     reporter: Reporter
     _weights: Weights | None = field(default=None, init=False)
+    _files: dict[Path, WeightFile] = field(default_factory=dict, init=False)
     _opening: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
@@ -130,23 +134,45 @@ class Session:
         )
 
     def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:
+        """Give what is held the tensors that a run needs and that it has not yet.
+
+        Those that it has are not mapped again: blocks that stayed may be views of their
+        files, which are held to what they were at the first mapping.
+        """
         shapes = self.spec.shapes(range(num_blocks), head=head)
         with self._opening:
             if self._weights is None:
                 self._weights = self._implementation.hold_weights(
                     self.spec, device=self.device, precision=self.precision
                 )
-            weights = self._weights
-            if not shapes.keys() <= set(weights.names):
+            weights, names = self._weights, set(self._weights.names)
+            missing = {name: shapes[name] for name in shapes if name not in names}
+            if missing:
                 naming = self.spec.naming
-                # Which of its prefixes the checkpoint has is for the index to tell.
-                prefixes = (*naming.prefixes, "")
-                names = [
-                    stored
-                    for name in shapes
-                    for prefix in prefixes
-                    for stored in (prefix + name, prefix.removesuffix("model.") + name)
-                ]
-                files = self.files.weight_files(names)
-                weights.add(open_weights(files, shapes, naming))
+                files = self.files.weight_files(naming.spelled(missing))
+                for file in self._files.values():
+                    _check_in_place(file)
+                tensors = open_weights(files, missing, naming)
+                for tensor in tensors.values():
+                    self._files.setdefault(tensor.file.path, tensor.file)
+                weights.add(tensors)
             return weights
+
+
+def _check_in_place(file: WeightFile) -> None:
+    """Refuse to take the rest of a checkpoint where another one lies by now.
+
+    Raises:
+        WeightsError: The file was written to, or another one lies in its place.
+    """
+    file.check_unchanged()
+    try:
+        is_same = os.path.samestat(os.stat(file.path), os.fstat(file.descriptor))
+    except OSError:
+        return  # whoever needs it and does not find it says so
+    if not is_same:
+        raise WeightsError(
+            f"the weight file {file.path} was replaced after weights were read from it",
+            "the rest would be another checkpoint's; load the model again",
+            path=file.path,
+        )

@@ -48,28 +48,28 @@ class Writing:
     def answers(self) -> Iterator[str]:
         """Answer one prompt after the other, over weights that are opened once."""
         with self.session.open(self.plan) as decoder:
-            for ids in self.token_ids:
-                yield "".join(self._write(decoder, ids))
+            for number in range(1, len(self.token_ids) + 1):
+                yield "".join(self._write(decoder, number))
 
     def stream(self) -> Iterator[str]:
         """Answer the first prompt, yielding text as it becomes readable."""
         with self.session.open(self.plan) as decoder:
-            yield from self._write(decoder, self.token_ids[0])
+            yield from self._write(decoder, 1)
 
-    def _write(self, decoder: Decoder[Any], token_ids: Tokens) -> Iterator[str]:
+    def _write(self, decoder: Decoder[Any], number: int) -> Iterator[str]:
         """Write one answer; text that is not whole yet waits."""
         sample = make_sampler(self.answering.sampling)
 
         def checked(logits: F32) -> int:
             if not np.isfinite(logits).all():
                 what = "the scores of the next token are"
-                raise not_finite(what, self.session)
+                raise not_finite(what, self.session, self.deltas, number)
             return sample(logits)
 
         text = self.session.encoder.open_text()
         tokens = write_tokens(
             decoder,
-            token_ids,
+            self.token_ids[number - 1],
             deltas=self.deltas,
             sample=checked,
             stop_ids=self.stop_ids,
