@@ -23,15 +23,15 @@ from ster.checkpoint.lookalikes import explain_tensors
 from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError
 
-# numpy has no bfloat16: those are held as the 16 bits they are.
+# numpy has no bfloat16: such values are held as their 16 bits.
 STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # Rotary frequencies that old Llama files carry along; ster computes its own.
 IGNORED = ("rotary_emb.inv_freq",)
-# A model saved with its head has this in front of every name but the head's; one saved
-# without it (the bare decoder) has not.
+# In a model saved with its head, every name but the head's begins with this; in one
+# saved without its head (the bare decoder), none does.
 PREFIX = "model."
 BESIDE = ("lm_head.weight",)
-# Values converted at a time: what is read for them stays in a core's cache.
+# Values that are converted at a time: few enough to stay in a core's cache.
 _PIECE = 1 << 18
 
 
@@ -43,7 +43,7 @@ class StoredTensor:
         data: A view of the mapped file; bfloat16 as its 16 bits.
         dtype: F32, F16 or BF16.
         file: The file that it lies in.
-        start: First byte in the file; ``data`` is what lies there.
+        start: Where ``data`` begins in the file, in bytes.
     """
 
     data: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
@@ -55,8 +55,8 @@ class StoredTensor:
         """Return the values as f32: the mapped view itself, or an exact conversion.
 
         Raises:
-            WeightsError: The file changed before its values were converted. A view is
-                what the file is at any later time: ``check_unchanged`` after its use.
+            WeightsError: The file changed before its values were converted. A view
+                shows later changes too: call ``check_unchanged`` after using it.
         """
         # An odd header may leave a tensor unaligned, which no BLAS takes.
         if self.dtype == "F32" and self.data.flags.aligned:
@@ -152,15 +152,15 @@ def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTenso
         The tensors by the names in ``shapes``.
 
     Raises:
-        WeightsError: A file is damaged; a tensor is missing, of another shape or type,
-            or present though the config gives it no place. Each is named.
+        WeightsError: A file is damaged; a tensor is missing, has another shape or type,
+            or is there though the config gives it no place. The error names it.
     """
     try:
         entries = _read_headers(files)
         prefix = PREFIX if any(name.startswith(PREFIX) for name in entries) else ""
         _refuse_unexpected(entries, shapes, prefix)
         return {
-            # The head stands beside the model, not in it.
+            # The head is no part of `model`, so its name has no prefix.
             name: _find(entries, name if name in BESIDE else prefix + name, shape)
             for name, shape in shapes.items()
         }

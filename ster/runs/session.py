@@ -1,7 +1,7 @@
-"""An open checkpoint: its text side is loaded, its weights wait for a run.
+"""An open checkpoint: tokenizer and template are loaded, and runs map the weights.
 
-What all runs have in common: the files, the spec, the encoder, where to compute, how
-much memory there is, and the weights that stay from run to run.
+A session holds what all runs share: the files, the spec, the encoder, the device, the
+limit on memory, and the weights that stay in memory from run to run.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ster.stream.packing import Tokens
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What a ``Runtime`` holds; see there for the words.
+    """One open checkpoint, as a ``Runtime`` holds it.
 
     Args:
         choice: What a person chose: device, precision, memory.
         files: The checkpoint's files.
-        spec: What the decoder is.
+        spec: What config.json says of the decoder.
         encoder: Text to token ids.
-        reporter: Hears of notes and progress.
+        reporter: Receives notes, warnings and progress.
     """
 
     choice: ModelChoice
@@ -47,17 +47,17 @@ class Session:
 
     @property
     def device(self) -> str:
-        """Return where it computes."""
+        """Return the device that computes."""
         return self.choice.device
 
     @property
     def precision(self) -> str:
-        """Return the width of weights and residual stream."""
+        """Return the precision that weights and residual stream are kept at."""
         return self.choice.precision
 
     @property
     def keeps_blocks(self) -> bool:
-        """Tell whether blocks are kept from an earlier run."""
+        """Tell whether weights of an earlier run are still in memory."""
         return self._held_bytes > 0
 
     def check_tokens(self, token_ids: Sequence[Tokens]) -> None:
@@ -77,7 +77,7 @@ class Session:
                 )
 
     def plan(self, token_ids: Sequence[Tokens], num_blocks: int, **work: Any) -> Plan:
-        """Plan a run over prompts; ``work`` is the rest of ``plan.Work``.
+        """Plan a run over prompts; ``work`` holds the other fields of ``plan.Work``.
 
         Raises:
             CapacityError: It does not fit.
@@ -95,7 +95,7 @@ class Session:
 
     @contextmanager
     def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
-        """Map the weights that a run needs beside those that are there already.
+        """Map the weights that a run needs and that are not mapped yet.
 
         Raises:
             WeightsError: A weight file is damaged or lacks a tensor.
@@ -138,7 +138,8 @@ class Session:
                 )
             weights = self._weights
             if not shapes.keys() <= set(weights.names):
-                # A checkpoint saved without its head has no prefix; the index tells.
+                # Names in the index have a prefix, or none where the model was saved
+                # without its head: ask for both.
                 names = [*shapes, *(PREFIX + name for name in shapes)]
                 files = self.files.weight_files(names)
                 weights.add(open_weights(files, shapes))

@@ -1,4 +1,4 @@
-"""What steering adds to a loaded model's stream, and whether it belongs there."""
+"""What steering vectors add to a session's stream, and whether they suit its model."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _check_shape(vector: SteeringVector, session: Session) -> None:
 
 
 def _warn(vector: SteeringVector, session: Session) -> None:
-    """Warn of another encoding or width; what an artifact does not say is not known."""
+    """Warn of another encoding or precision; an artifact that names none passes."""
     trained, label = vector.chat_template, session.encoder.chat_template
     alike = trained == label or (trained in _RAW_TEXT and label in _RAW_TEXT)
     if trained is not None and not alike:
@@ -89,12 +89,12 @@ def _warn(vector: SteeringVector, session: Session) -> None:
 
 
 def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
-    """Add up what is to be added after each layer; a layer of zeros is left out.
+    """Sum the vectors of each layer; a layer whose sum is all zeros is left out.
 
     Raises:
         DocumentError: A vector is of another model or width.
         LayerError: The model lacks one of its layers.
-        DirectionError: What is to be added is too long.
+        DirectionError: A sum is too long.
     """
     deltas: dict[int, F32] = {}
     is_several = isinstance(steer, Sequence) and not isinstance(steer, str)
@@ -114,7 +114,7 @@ def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
 
 
 def check_lengths(deltas: Mapping[int, F32]) -> None:
-    """Refuse to add what drowns the stream: norms of its rows would be infinite.
+    """Refuse vectors so long that the norms of steered rows would be infinite.
 
     Raises:
         DirectionError: A squared length is not finite in float32.

@@ -62,7 +62,7 @@ def train_vector(
         output: Where the artifact goes, if anywhere; tried before a weight is mapped.
 
     Raises:
-        SterError: A word or a side is refused, the run does not fit, nothing can be
+        SterError: The method or a side is refused, the run does not fit, nothing can be
             fitted, or the artifact cannot be written.
     """
     require_type(pairs, PairSet, "pairs")
@@ -172,7 +172,7 @@ def evaluate_vector(
 
 
 def check_holdout(holdout: float) -> None:
-    """Refuse a share that leaves nothing whatever the number of pairs.
+    """Refuse a share that is wrong for any number of pairs.
 
     Raises:
         DirectionError: It is not above zero and below one.
@@ -256,7 +256,7 @@ def _fit_vector(
 
 
 def _template_args(session: Session) -> dict[str, str]:
-    """Record what the chat template was told beside the prompts, if anything."""
+    """Record the arguments of the chat template, if there are any."""
     told = session.choice.template_args
     return {"template_args": json.dumps(told, sort_keys=True)} if told else {}
 
