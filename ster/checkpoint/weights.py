@@ -23,7 +23,7 @@ from ster.checkpoint.lookalikes import explain_tensors
 from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError
 
-# numpy has no bfloat16: those are held as the 16 bits they are.
+# numpy has no bfloat16: such values are held as their 16 bits.
 STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # Heads stand beside the model and not in it, so they lack its prefix.
 BESIDE = ("lm_head.weight", "embed_out.weight")
@@ -39,7 +39,7 @@ class StoredTensor:
         data: A view of the mapped file; bfloat16 as its 16 bits.
         dtype: F32, F16 or BF16.
         file: The file that it lies in.
-        start: First byte in the file; ``data`` is what lies there.
+        start: Where ``data`` begins in the file, in bytes.
     """
 
     data: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
@@ -51,8 +51,8 @@ class StoredTensor:
         """Return the values as f32: the mapped view itself, or an exact conversion.
 
         Raises:
-            WeightsError: The file changed before its values were converted. A view is
-                what the file is at any later time: ``check_unchanged`` after its use.
+            WeightsError: The file changed before its values were converted. A view
+                shows later changes too: call ``check_unchanged`` after using it.
         """
         # An odd header may leave a tensor unaligned, which no BLAS takes.
         if self.dtype == "F32" and self.data.flags.aligned:
@@ -174,8 +174,8 @@ def open_weights(
         The tensors by the names in ``shapes``.
 
     Raises:
-        WeightsError: A file is damaged; a tensor is missing, of another shape or type,
-            or present though the config gives it no place. Each is named.
+        WeightsError: A file is damaged; a tensor is missing, has another shape or type,
+            or is there though the config gives it no place. The error names it.
     """
     try:
         entries = _read_headers(files)

@@ -2,9 +2,9 @@
 
 Reading, scoring and writing are planned alike. Prompts run in *waves*: consecutive
 prompts that are packed into one stream. Where one wave holds them all, every block is
-opened once and closed again. Where several are needed, the blocks stay if they fit
-beside a wave; else they are read anew for each wave, and waves are as large as the
-memory allows.
+opened once and closed again. Where several are needed, the blocks stay in memory if
+they fit beside a wave. If they do not, they are read anew for each wave, and waves are
+as large as the memory allows.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from ster.text import counted
 
 # Few enough that a wave's stream is small beside any model's weights.
 WAVE_TOKENS = 16384
-# Enough that a wave's products and not its weights bound the work.
+# Enough that a wave spends its time on products, not on reading weights.
 ENOUGH_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is to be done.
+    """What a run is to do.
 
     Args:
         token_ids: Of each prompt.
         rotary_lengths: ``ModelSpec.rotary_length`` of each prompt.
         num_blocks: Blocks that run, from the first on.
-        rows_per_prompt: Rows that are kept of each prompt of a wave.
+        rows_per_prompt: Rows that are read out of each prompt.
         head: Final norm and head are used as well.
         logit_rows: Rows of logits that are held at once.
-        new_tokens: Tokens that are written after each prompt, for which its keys and
-            values are kept.
+        new_tokens: Tokens that are written after each prompt; if there are any, keys
+            and values are held for the prompt and for them.
         max_prompts: Most prompts in a wave; None is any number.
-        repeats: The blocks will be needed again: they stay if they fit, even after one
-            wave.
+        repeats: The weights will be needed again: they stay in memory if they fit, even
+            after a single wave.
     """
 
     token_ids: Sequence[Tokens]
@@ -54,7 +54,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The waves of a run, and the memory that it takes at most.
+    """The waves of a run, and the most memory that the run takes.
 
     Args:
         waves: Consecutive ranges of prompts, in order.
@@ -63,10 +63,10 @@ class Plan:
         num_blocks: Blocks that run.
         head: Final norm and head are used as well.
         keep: The weights stay in memory from wave to wave, and after the run.
-        peak_bytes: Memory of the whole process.
+        peak_bytes: Most memory of the whole process.
         memory_bytes: The limit that was planned for.
-        kept_bytes: What it would be if the weights stayed.
-        release: Weights that stayed from earlier runs have to go.
+        kept_bytes: The peak of a run whose weights stay in memory.
+        release: Weights of earlier runs have to leave the memory first.
     """
 
     waves: tuple[range, ...]
@@ -102,14 +102,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a run takes and may take.
+    """What a run's parts take, and what the process may take.
 
     Args:
         footprint: What the decoder takes.
         other_bytes: What the process holds beside the decoder's weights.
-        held_bytes: What those take that stayed from earlier runs: of the first blocks
-            on, as runs need them.
-        memory_bytes: What it may hold in all.
+        held_bytes: What the weights of earlier runs still take. These are the first
+            blocks, since every run begins with the first.
+        memory_bytes: What the process may hold in all.
     """
 
     footprint: Footprint
@@ -128,7 +128,7 @@ class _Load:
     longest: int = 0
 
     def with_prompt(self, num_tokens: int, added: int) -> _Load:
-        """Add a prompt, of whose tokens so many were not there yet."""
+        """Add a prompt of so many tokens, ``added`` of them new to the wave."""
         return _Load(
             num_prompts=self.num_prompts + 1,
             num_tokens=self.num_tokens + added,
@@ -170,7 +170,7 @@ class _Counter:
         )
 
     def _caches(self, load: _Load) -> int:
-        """Count keys and values, and one layer's once more while its room grows."""
+        """Count keys and values; one layer's twice, for they move to grow."""
         if not self.work.new_tokens:
             return 0
         tokens = load.longest + self.work.new_tokens
@@ -178,11 +178,14 @@ class _Counter:
         return tokens * self.budget.footprint.cache_bytes * (layers + 1) // layers
 
     def fits(self, load: _Load, *, keep: bool) -> bool:
-        """Tell whether that is within the limit."""
+        """Tell whether the peak is within the limit."""
         return self.peak(load, keep=keep) <= self.budget.memory_bytes
 
     def tokens(self, load: _Load) -> int:
-        """Count a wave in distinct tokens, its lists of keys as so many more."""
+        """Count a wave's distinct tokens, and its lists of keys as if they were more.
+
+        A list of keys counts as the tokens that would take as many bytes.
+        """
         footprint = self.budget.footprint
         keys = load.num_prompt_tokens * footprint.key_bytes
         return load.num_tokens + -(-keys // footprint.token_bytes)
@@ -240,7 +243,7 @@ def _largest(work: Work) -> _Load:
 
 
 def _weights_fit(counter: _Counter, largest: _Load) -> bool:
-    """Tell whether weights may stay: beside a wave whose products bound the work.
+    """Tell whether the weights fit in memory beside a wave of useful size.
 
     That is the longest prompt at least, and no more than there is.
     """
@@ -257,7 +260,7 @@ def _weights_fit(counter: _Counter, largest: _Load) -> bool:
 
 
 def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load]]:
-    """Cut prompts into consecutive waves, each as large as fits, of one at least."""
+    """Cut prompts into waves, each as large as fits and of one prompt at least."""
     waves: list[tuple[range, _Load]] = []
     distinct, start, load = DistinctTokens(), 0, _Load()
     prompts = zip(work.token_ids, work.rotary_lengths, strict=True)

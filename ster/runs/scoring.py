@@ -38,7 +38,7 @@ class Scoring:
 
     @contextmanager
     def open(self) -> Iterator[Scorer]:
-        """Open the weights, once for as many scorings as follow."""
+        """Open the weights once, for any number of scorings."""
         with self.session.open(self.plan) as decoder:
             yield Scorer(scoring=self, decoder=decoder)
 
@@ -108,7 +108,7 @@ def score_texts(
 
     Raises:
         DirectionError: A batch would be empty.
-        PromptError: A text cannot be encoded, or is given instead of a list.
+        PromptError: A text cannot be encoded, or one string is given for the list.
         NumericsError: A score is no finite number.
     """
     if isinstance(texts, str):

@@ -1,7 +1,7 @@
-"""An open checkpoint: its text side is loaded, its weights wait for a run.
+"""An open checkpoint: tokenizer and template are loaded, and runs map the weights.
 
-What all runs have in common: the files, the spec, the encoder, where to compute, how
-much memory there is, and the weights that stay from run to run.
+A session holds what all runs share: the files, the spec, the encoder, the device, the
+limit on memory, and the weights that stay in memory from run to run.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ster.stream.packing import Tokens
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What a ``Runtime`` holds; see there for the words.
+    """One open checkpoint, as a ``Runtime`` holds it.
 
     Args:
         choice: What a person chose: device, precision, memory.
         files: The checkpoint's files.
-        spec: What the decoder is.
+        spec: What config.json says of the decoder.
         encoder: Text to token ids.
-        reporter: Hears of notes and progress.
+        reporter: Receives notes, warnings and progress.
     """
 
     choice: ModelChoice
@@ -51,17 +51,17 @@ class Session:
 
     @property
     def device(self) -> str:
-        """Return where it computes."""
+        """Return the device that computes."""
         return self.choice.device
 
     @property
     def precision(self) -> str:
-        """Return the width of weights and residual stream."""
+        """Return the precision that weights and residual stream are kept at."""
         return self.choice.precision
 
     @property
     def keeps_blocks(self) -> bool:
-        """Tell whether blocks are kept from an earlier run."""
+        """Tell whether weights of an earlier run are still in memory."""
         return self._held_bytes > 0
 
     def check_tokens(self, token_ids: Sequence[Tokens]) -> None:
@@ -81,7 +81,7 @@ class Session:
                 )
 
     def plan(self, token_ids: Sequence[Tokens], num_blocks: int, **work: Any) -> Plan:
-        """Plan a run over prompts; ``work`` is the rest of ``plan.Work``.
+        """Plan a run over prompts; ``work`` holds the other fields of ``plan.Work``.
 
         Raises:
             CapacityError: It does not fit.
@@ -99,7 +99,7 @@ class Session:
 
     @contextmanager
     def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
-        """Map the weights that a run needs beside those that are there already.
+        """Map the weights that a run needs and that are not mapped yet.
 
         Raises:
             WeightsError: A weight file is damaged or lacks a tensor.

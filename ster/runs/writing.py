@@ -88,7 +88,7 @@ def plan_writing(
     answering: Answering,
     deltas: Deltas,
 ) -> Writing:
-    """Encode prompts and plan their answers, refusing what can be without weights.
+    """Encode prompts and plan their answers; refuse what needs no weights to refuse.
 
     Args:
         session: The open checkpoint.
@@ -98,7 +98,7 @@ def plan_writing(
 
     Raises:
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
-        SterError: Something about the checkpoint, or the run does not fit.
+        SterError: Another file of the checkpoint is refused, or the run does not fit.
     """
     checked = check_prompts(prompts)
     token_ids = encode_turns(session, checked, answering.system)
@@ -131,7 +131,7 @@ def plan_writing(
 def encode_turns(
     session: Session, prompts: Sequence[str], system: str | None
 ) -> Sequence[Tokens]:
-    """Encode what is to be answered, and refuse what leaves no room.
+    """Encode prompts after the system turn; refuse those with no room for an answer.
 
     Raises:
         PromptError: A prompt is too long, or a system turn has no template.

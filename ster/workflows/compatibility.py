@@ -70,7 +70,7 @@ def _check_shape(vector: SteeringVector, session: Session) -> None:
 
 
 def _warn(vector: SteeringVector, session: Session) -> None:
-    """Warn of another encoding or width; what an artifact does not say is not known."""
+    """Warn of another encoding or precision; an artifact that names none passes."""
     trained, label = vector.chat_template, session.encoder.chat_template
     alike = trained == label or (trained in _RAW_TEXT and label in _RAW_TEXT)
     if trained is not None and not alike:

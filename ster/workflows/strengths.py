@@ -44,7 +44,7 @@ class EncodedSides:
 def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> EncodedSides:
     """Encode both sides of every pair as responses, once for all strengths.
 
-    Pairs that are too long to be scored are left out, and said.
+    Pairs that are too long to be scored are left out, each with a note.
 
     Raises:
         PromptError: A side cannot be tokenized.
@@ -85,14 +85,14 @@ def measure_strengths(
 ) -> StrengthChoice:
     """Measure every strength and mark the best by ordered pairs, then by mean shift.
 
-    Of exact ties the earlier strength stays. The weights are opened once for all.
+    Of exact ties the earlier strength wins. The weights are opened once for all.
 
     Args:
         session: What scores the sides.
         vector: What it is steered with.
         sides: Both sides of the pairs.
         trial: The strengths.
-        residual_norm: What a strength in ``n`` is multiplied by.
+        residual_norm: What a strength that ends in ``n`` is multiplied by.
 
     Raises:
         DirectionError: A strength makes the vector too long, or logits not finite.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ster import SteeringVector
 from ster.runs.writing import write_tokens
 from ster.runtime import Runtime
-from ster.workflows.compatibility import sum_deltas
+from ster.workflows.steering import sum_deltas
 from tests.checkpoints import text
 
 F32 = NDArray[np.float32]
