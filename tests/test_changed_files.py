@@ -109,7 +109,6 @@ def test_a_kept_view_of_a_file_that_was_overwritten_is_refused_by_name(model, ru
 
 
 @pytest.mark.parametrize("run", ["generate", "score_responses"])
-@pytest.mark.xfail(strict=True, reason="only the files of blocks are checked")
 def test_a_kept_head_whose_file_was_overwritten_is_refused_by_name(model, run):
     runtime = load(model)
     runtime.generate(PROMPTS[0], max_new_tokens=1)

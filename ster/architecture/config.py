@@ -50,7 +50,16 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
     return FAMILIES[fields.model_type](fields)
 
 
+def _unwrapped(document: dict[str, object]) -> dict[str, object]:
+    """Look into a vision model's config for the text model that it wraps."""
+    inner = document.get("text_config")
+    if document.get("model_type") in FAMILIES or not isinstance(inner, dict):
+        return document
+    return inner if inner.get("model_type") in FAMILIES else document
+
+
 def _known_family(document: dict[str, object], path: str) -> Fields:
+    document = _unwrapped(document)
     declared = document.get("model_type")
     model_type = declared if isinstance(declared, str) else ""
     if model_type not in FAMILIES:

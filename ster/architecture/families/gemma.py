@@ -20,6 +20,14 @@ WINDOW = 4096
 QUERY_SCALAR = 256
 SCORE_CAP, LOGIT_CAP = 50.0, 30.0
 GEMMA3_PATTERN = 6
+GEMMA3_USUAL: dict[str, object] = {
+    "vocab_size": 262_208,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+}
 THETAS = {
     FULL: ("rope_theta", 1_000_000.0),
     SLIDING: ("rope_local_base_freq", 10_000.0),
@@ -64,6 +72,10 @@ def read_gemma2(fields: Fields) -> ModelSpec:
 
 def read_gemma3(fields: Fields) -> ModelSpec:
     """Read a Gemma 3: most layers have a window, and turn by a theta of their own."""
+    # The config of a vision model often says only in what its text model differs.
+    usual = {name: v for name, v in GEMMA3_USUAL.items() if not fields.has(name)}
+    values = {**fields.values, **usual}
+    fields = Fields(values=values, path=fields.path, model_type=fields.model_type)
     if fields.has("attn_logit_softcapping"):
         # transformers reads the field and does not use it.
         found = fields.values["attn_logit_softcapping"]

@@ -147,6 +147,7 @@ class NumpyDecoder:
         """Apply final norm and head; see ``contract.Decoder``."""
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
+        self._weights.check_head()
         norm, head = self._head
         with quiet():
             logits = head(norm(hidden.astype(np.float32, copy=False)))
@@ -154,7 +155,8 @@ class NumpyDecoder:
                 logits *= self.spec.logit_scale
             if self.spec.logit_softcap is not None:
                 cap(logits, self.spec.logit_softcap)
-            return logits
+        self._weights.check_head()
+        return logits
 
     def make_caches(self, max_tokens: int) -> list[Cache[Any]]:
         """Make an empty cache for every layer."""

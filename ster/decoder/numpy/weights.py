@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,10 +119,18 @@ class NumpyWeights:
         names = (block.prefix + name for name in block.shapes)
         return [self._tensors[name] for name in names if name in self._tensors]
 
+    def check_head(self) -> None:
+        """Hold the files of final norm and head to what they were, as a block's.
+
+        Raises:
+            WeightsError: A file was written to while its values were used.
+        """
+        names = (self.model.final_norm.shapes | self.model.output.shapes).keys()
+        _check_unchanged(self._tensors[name] for name in names)
+
     def _check_files(self, layer: int) -> None:
         """Hold the files to what they were: some matrices are views of them."""
-        for file in {id(each.file): each.file for each in self._stored(layer)}.values():
-            file.check_unchanged()
+        _check_unchanged(self._stored(layer))
 
     def _make_block(self, block: LayerSpec, room: Room | None) -> NumpyBlock:
         reader = WeightReader(
@@ -139,6 +147,11 @@ class NumpyWeights:
             threads=self.threads,
             scratch=self.scratch,
         )
+
+
+def _check_unchanged(tensors: Iterable[StoredTensor]) -> None:
+    for file in {id(each.file): each.file for each in tensors}.values():
+        file.check_unchanged()
 
 
 def _make_attention(attention: spec.Attention, reader: WeightReader) -> SelfAttention:
