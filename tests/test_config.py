@@ -10,7 +10,7 @@ import pytest
 
 from ster.architecture.config import read_config, resolve_config
 from ster.architecture.families import FAMILIES as READ
-from ster.architecture.rotary_config import DefaultRope, RopeConfig
+from ster.architecture.rotary import DefaultRope, RopeConfig
 from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.errors import ConfigError
 

@@ -7,15 +7,15 @@ import math
 import pytest
 
 from ster.architecture.fields import Fields
-from ster.architecture.rotary_config import (
+from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
     LinearRope,
     Llama3Rope,
     RopeConfig,
     YarnRope,
-    read_rope,
 )
+from ster.architecture.rotary_config import read_rope
 from ster.errors import ConfigError
 
 PATH = "m/config.json"

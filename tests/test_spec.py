@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ster.architecture.config import resolve_config
-from ster.architecture.spec import ModelSpec, Shapes
+from ster.architecture.modules import Shapes
+from ster.architecture.spec import ModelSpec
 from tests.checkpoints import FAMILIES, make_config, make_tensors
 
 

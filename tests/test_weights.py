@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ster.architecture.spec import Shapes
+from ster.architecture.modules import Shapes
 from ster.checkpoint.weights import STORED_TYPES, StoredTensor, open_weights
 from ster.errors import WeightsError
 

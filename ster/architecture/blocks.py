@@ -9,16 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ster.architecture.fields import Fields
+from ster.architecture.modules import Matrix, Norm, Part
 from ster.architecture.sizes import Sizes
 from ster.architecture.spec import (
     Attention,
     FeedForward,
     LayerSpec,
-    Matrix,
     ModelSpec,
     Naming,
-    Norm,
-    Part,
     Rotary,
 )
 from ster.errors import ConfigError

@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ster.architecture.fields import Fields
-from ster.architecture.rotary_config import (
-    DEFAULT_THETA,
-    DefaultRope,
-    LongRope,
-    ReadRope,
-    kind_of_rope,
-    read_rope,
-)
+from ster.architecture.rotary import DefaultRope, LongRope, ReadRope
+from ster.architecture.rotary_config import DEFAULT_THETA, kind_of_rope, read_rope
 from ster.architecture.spec import Rotary
 
 # Far above any model, and low enough that a list of all layers is small.

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.spec import Naming, Shapes
+from ster.architecture.modules import Shapes
+from ster.architecture.spec import Naming
 from ster.checkpoint.lookalikes import explain_tensors
 from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError

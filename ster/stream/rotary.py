@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.rotary_config import (
+from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
     LinearRope,

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from ster.architecture.blocks import GELU_TANH, check_activation
 from ster.architecture.fields import Fields
+from ster.architecture.modules import Matrix, Norm, Part
 from ster.architecture.sizes import MOST_LAYERS
-from ster.architecture.spec import (
-    Attention,
-    FeedForward,
-    LayerSpec,
-    Matrix,
-    ModelSpec,
-    Naming,
-    Norm,
-    Part,
-)
+from ster.architecture.spec import Attention, FeedForward, LayerSpec, ModelSpec, Naming
 
 # Masks are stored along in old files.
 NAMING = Naming(
@@ -76,11 +68,6 @@ def _block(
         )
 
     heads = fields.count("n_head")
-    scale = 1.0
-    if fields.flag("scale_attn_weights", default=True):
-        scale = (hidden // heads) ** -0.5
-    if fields.flag("scale_attn_by_inverse_layer_idx", default=False):
-        scale /= layer + 1
     return LayerSpec(
         prefix=f"h.{layer}.",
         attention_norm=_norm("ln_1", hidden, eps),
@@ -92,7 +79,7 @@ def _block(
             num_heads=heads,
             num_key_value_heads=heads,
             head_dim=hidden // heads,
-            scale=scale,
+            scale=_scale(fields, layer, hidden // heads),
         ),
         feed_forward_norm=_norm("ln_2", hidden, eps),
         feed_forward=FeedForward(
@@ -102,6 +89,13 @@ def _block(
             down_proj=matrix("mlp.c_proj", hidden, inner),
         ),
     )
+
+
+def _scale(fields: Fields, layer: int, head_dim: int) -> float:
+    weighted = fields.flag("scale_attn_weights", default=True)
+    scale = head_dim**-0.5 if weighted else 1.0
+    by_layer = fields.flag("scale_attn_by_inverse_layer_idx", default=False)
+    return scale / (layer + 1) if by_layer else scale
 
 
 def _norm(name: str, size: int, eps: float) -> Norm:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from ster.architecture.blocks import GELU_TANH, check_activation
 from ster.architecture.fields import Fields
+from ster.architecture.modules import Matrix, Norm, Part
 from ster.architecture.rotary_config import DEFAULT_THETA
 from ster.architecture.sizes import Sizes, read_rotary, read_sizes
 from ster.architecture.spec import (
     Attention,
     FeedForward,
     LayerSpec,
-    Matrix,
     ModelSpec,
     Naming,
-    Norm,
-    Part,
     Rotary,
 )
 
@@ -70,6 +68,17 @@ def _renamed(fields: Fields) -> Fields:
 def _block(
     fields: Fields, layer: int, sizes: Sizes, rotary: Rotary, activation: str
 ) -> LayerSpec:
+    return LayerSpec(
+        prefix=f"layers.{layer}.",
+        attention_norm=_norm("input_layernorm", sizes),
+        attention=_attention(fields, sizes, rotary),
+        feed_forward_norm=_norm("post_attention_layernorm", sizes),
+        feed_forward=_feed_forward(sizes, activation),
+        parallel=fields.flag("use_parallel_residual", default=True),
+    )
+
+
+def _attention(fields: Fields, sizes: Sizes, rotary: Rotary) -> Attention:
     width, heads = sizes.hidden_size, sizes.num_attention_heads
     bias = fields.flag("attention_bias", default=True)
 
@@ -82,35 +91,29 @@ def _block(
             part=Part(outputs=3 * width, start=part * sizes.head_dim, groups=heads),
         )
 
-    inner = sizes.intermediate_size
-    return LayerSpec(
-        prefix=f"layers.{layer}.",
-        attention_norm=_norm("input_layernorm", sizes),
-        attention=Attention(
-            q_proj=project(0),
-            k_proj=project(1),
-            v_proj=project(2),
-            o_proj=Matrix(
-                name="attention.dense", outputs=width, inputs=width, bias=bias
-            ),
-            num_heads=heads,
-            num_key_value_heads=heads,
-            head_dim=sizes.head_dim,
-            scale=sizes.head_dim**-0.5,
-            rotary=rotary,
-        ),
-        feed_forward_norm=_norm("post_attention_layernorm", sizes),
-        feed_forward=FeedForward(
-            activation=activation,
-            gate_proj=None,
-            up_proj=Matrix(
-                name="mlp.dense_h_to_4h", outputs=inner, inputs=width, bias=True
-            ),
-            down_proj=Matrix(
-                name="mlp.dense_4h_to_h", outputs=width, inputs=inner, bias=True
-            ),
-        ),
-        parallel=fields.flag("use_parallel_residual", default=True),
+    return Attention(
+        q_proj=project(0),
+        k_proj=project(1),
+        v_proj=project(2),
+        o_proj=Matrix(name="attention.dense", outputs=width, inputs=width, bias=bias),
+        num_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=sizes.head_dim,
+        scale=sizes.head_dim**-0.5,
+        rotary=rotary,
+    )
+
+
+def _feed_forward(sizes: Sizes, activation: str) -> FeedForward:
+    def matrix(name: str, outputs: int, inputs: int) -> Matrix:
+        return Matrix(name=name, outputs=outputs, inputs=inputs, bias=True)
+
+    width, inner = sizes.hidden_size, sizes.intermediate_size
+    return FeedForward(
+        activation=activation,
+        gate_proj=None,
+        up_proj=matrix("mlp.dense_h_to_4h", inner, width),
+        down_proj=matrix("mlp.dense_4h_to_h", width, inner),
     )
 
 

@@ -9,14 +9,8 @@ from dataclasses import dataclass, field
 
 import mlx.core as mx
 
-from ster.architecture.spec import (
-    Attention,
-    FeedForward,
-    LayerSpec,
-    Matrix,
-    ModelSpec,
-    Norm,
-)
+from ster.architecture.modules import Matrix, Norm
+from ster.architecture.spec import Attention, FeedForward, LayerSpec, ModelSpec
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.mlx.attention import SelfAttention
 from ster.decoder.mlx.block import MLXBlock

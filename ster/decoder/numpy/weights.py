@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture import spec
-from ster.architecture.spec import FeedForward, LayerSpec, Matrix, ModelSpec, Norm
+from ster.architecture.modules import Matrix, Norm
+from ster.architecture.spec import FeedForward, LayerSpec, ModelSpec
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.numpy.attention import SelfAttention
 from ster.decoder.numpy.block import NumpyBlock
