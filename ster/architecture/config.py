@@ -53,9 +53,9 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
 def _unwrapped(document: dict[str, object]) -> dict[str, object]:
     """Look into a vision model's config for the text model that it wraps."""
     inner = document.get("text_config")
-    if document.get("model_type") in FAMILIES or not isinstance(inner, dict):
+    if str(document.get("model_type")) in FAMILIES or not isinstance(inner, dict):
         return document
-    return inner if inner.get("model_type") in FAMILIES else document
+    return inner if str(inner.get("model_type")) in FAMILIES else document
 
 
 def _known_family(document: dict[str, object], path: str) -> Fields:
