@@ -27,7 +27,7 @@ def check_measured(vector: SteeringVector, session: Session) -> None:
     """Refuse to measure a vector on a model that it does not belong to.
 
     Raises:
-        DocumentError: It is of another model or width.
+        DocumentError: It is of another model or hidden size.
         LayerError: The model lacks one of its layers.
     """
     _check(vector, session, "artifact model {} does not match runtime model {}")
@@ -37,7 +37,7 @@ def check_steering(vector: SteeringVector, session: Session) -> None:
     """Refuse to steer a model with a vector that does not belong to it.
 
     Raises:
-        DocumentError: It is of another model or width.
+        DocumentError: It is of another model or hidden size.
         LayerError: The model lacks one of its layers.
     """
     _check(vector, session, "artifact was trained for model {}, current model is {}")
@@ -92,7 +92,7 @@ def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
     """Sum the vectors of each layer; a layer whose sum is all zeros is left out.
 
     Raises:
-        DocumentError: A vector is of another model or width.
+        DocumentError: A vector is of another model or hidden size.
         LayerError: The model lacks one of its layers.
         DirectionError: A sum is too long.
     """
