@@ -214,7 +214,7 @@ def open_files(model: str, revision: str | None) -> CheckpointFiles:
 
 
 def is_path(model: str) -> bool:
-    """Tell whether a name that is no directory was meant as a path all the same."""
+    """Tell whether a name that is no directory looks like a path."""
     if "://" in model:
         return False
     return (

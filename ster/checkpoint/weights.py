@@ -230,7 +230,7 @@ def _read_header(path: Path) -> dict[str, _Entry]:
 def _refuse_unexpected(
     entries: Mapping[str, _Entry], shapes: Shapes, naming: Naming, prefix: str
 ) -> None:
-    """Refuse tensors of the run's blocks that the config does not speak of.
+    """Refuse tensors of the run's blocks that the config does not ask for.
 
     Dropping a bias, a scale or an adapter in silence would change the numbers.
     """

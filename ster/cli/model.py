@@ -90,8 +90,9 @@ class ModelFlags:
         str,
         typer.Option(
             "--precision",
-            metavar="<WIDTH>",
-            help="Width of weights and residual stream: f32, f16 or, not on cpu, bf16.",
+            metavar="<PRECISION>",
+            help="What weights and residual stream are kept at: f32, f16 or, not on "
+            "cpu, bf16.",
         ),
     ] = "f32"
     chat_template: Annotated[

@@ -15,7 +15,7 @@ from ster.text import printable
 
 
 def open_missing_streams() -> None:
-    """Give closed standard streams /dev/null, lest a file of ours gets their number.
+    """Give closed standard streams /dev/null, so that no other file gets their number.
 
     A document opened as descriptor 2 would receive the messages meant for stderr.
     """
@@ -104,7 +104,7 @@ class Messages:
 
 
 def _silence(descriptor: int) -> None:
-    """Send what is still buffered nowhere, so that exiting does not fail on it."""
+    """Throw away what is still buffered, so that exiting does not fail on it."""
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, descriptor)

@@ -60,7 +60,7 @@ def parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
 
     Raises:
         JsonError: It is no list of numbers.
-        DocumentError: It has another width, or a null for a number.
+        DocumentError: It has another length, or a null for a number.
     """
     values = require(f"layer {layer}", row, list)
     if len(values) != hidden_size:

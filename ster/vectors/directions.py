@@ -58,7 +58,7 @@ def check_rows(positive: F32, negative: F32) -> None:
     """Refuse rows that do not match pair by pair.
 
     Raises:
-        DirectionError: There are none, their numbers or widths differ, or a value is
+        DirectionError: There are none, their numbers or sizes differ, or a value is
             not finite.
     """
     if len(positive) != len(negative) or not len(positive):

@@ -34,7 +34,7 @@ def score_rows(rows: F32, directions: F32) -> F64:
         (num_rows, num_layers).
 
     Raises:
-        DirectionError: The widths differ.
+        DirectionError: The hidden sizes differ.
     """
     width, row_width = directions.shape[-1], rows.shape[-1]
     if width != row_width:

@@ -169,7 +169,7 @@ class SteeringVector:
         """Add layer by layer; a layer that only one has is taken as it is.
 
         Raises:
-            DirectionError: They are of different models or widths.
+            DirectionError: They are of different models or hidden sizes.
         """
         if not isinstance(other, SteeringVector):
             return NotImplemented

@@ -18,7 +18,7 @@ def check_measured(vector: SteeringVector, session: Session) -> None:
     """Refuse to measure a vector on a model that it does not belong to.
 
     Raises:
-        DocumentError: It is of another model or width.
+        DocumentError: It is of another model or hidden size.
         LayerError: The model lacks one of its layers.
     """
     _check(vector, session, "artifact model {} does not match runtime model {}")
@@ -28,7 +28,7 @@ def check_steering(vector: SteeringVector, session: Session) -> None:
     """Refuse to steer a model with a vector that does not belong to it.
 
     Raises:
-        DocumentError: It is of another model or width.
+        DocumentError: It is of another model or hidden size.
         LayerError: The model lacks one of its layers.
     """
     _check(vector, session, "artifact was trained for model {}, current model is {}")
