@@ -20,11 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from tests.families import DIFFERENCES, GEMMAS, family_shapes
+
 F32 = NDArray[np.float32]
 Config = dict[str, Any]
 Tensors = dict[str, F32]
 
+# Those that the oracle knows, and all.
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "olmo2")
+ALL_FAMILIES = (*FAMILIES, *DIFFERENCES)
 STORED = ("f32", "f16", "bf16")
 SPECIAL_TOKENS = ("[UNK]", "<s>", "</s>")
 
@@ -76,12 +80,15 @@ def make_config(family: str = "llama", **changes: Any) -> Config:
     if family == "smollm3":
         # Their defaults are 4, more than there are layers, and past the vocabulary.
         config |= {"no_rope_layer_interval": 2, "pad_token_id": 0}
+    config |= DIFFERENCES.get(family, {})
     config |= changes
     return {name: value for name, value in config.items() if value is not ...}
 
 
 def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """List every tensor that the family's files hold, head and final norm too."""
+    if config["model_type"] in DIFFERENCES:
+        return family_shapes(config)
     family, hidden = config["model_type"], config["hidden_size"]
     inner, heads = config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads") or heads
@@ -124,21 +131,36 @@ def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def make_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
     """Draw every tensor from the seed and its own name."""
-    return {
+    tensors = {
         name: _draw(name, shape, seed) for name, shape in tensor_shapes(config).items()
     }
+    if config["model_type"] in GEMMAS:  # their norms store w - 1
+        norms = {name: each for name, each in tensors.items() if _is_norm(name)}
+        tensors |= {name: each - np.float32(1) for name, each in norms.items()}
+    return tensors
+
+
+# Of files that put no model. in front.
+_OWN_NAMES = ("transformer.", "gpt_neox.", "embed_out.")
+_EMBEDDINGS = ("embed_tokens", "embed_in", "wte", "wpe")
+
+
+def _is_norm(name: str) -> bool:
+    return name.endswith("norm.weight") or ".ln_" in name
 
 
 def _draw(name: str, shape: tuple[int, ...], seed: int) -> F32:
     # random() is the part of Python's generator that is promised never to change.
     draw = random.Random(f"{seed} {name}").random
     values = np.array([2 * draw() - 1 for _ in range(int(np.prod(shape)))])
-    if name.endswith("norm.weight"):
-        values = 1 + 0.4 * values
-    elif name.endswith(".bias"):
+    if name.endswith(".bias"):
         values = 0.5 * values
-    elif "embed_tokens" not in name:
-        values = 2.2 * values / np.sqrt(shape[-1])  # keeps a row's size, and some more
+    elif _is_norm(name):
+        values = 1 + 0.4 * values
+    elif not any(each in name for each in _EMBEDDINGS):
+        # Keeps a row's size, and some more. GPT-2's inputs come first.
+        inputs = shape[0] if ".c_" in name else shape[-1]
+        values = 2.2 * values / np.sqrt(inputs)
     return values.reshape(shape).astype(np.float32)
 
 
@@ -180,12 +202,16 @@ def write_checkpoint(
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
     template = {} if chat_template is None else {"chat_template": chat_template}
     (directory / "tokenizer_config.json").write_text(json.dumps(tokens | template))
-    named = {prefix + n.removeprefix("model."): t for n, t in tensors.items()}
-    if "lm_head.weight" in tensors:
-        named["lm_head.weight"] = named.pop(prefix + "lm_head.weight")
+    named = {_named(name, prefix): values for name, values in tensors.items()}
     write_weights(directory, named, dtype=dtype, shards=shards)
     stored = {name: as_stored(values, dtype) for name, values in tensors.items()}
     return Checkpoint(directory=directory, config=config, tensors=stored)
+
+
+def _named(name: str, prefix: str) -> str:
+    if name.startswith((*_OWN_NAMES, "lm_head.")):
+        return name
+    return prefix + name.removeprefix("model.")
 
 
 def write_weights(

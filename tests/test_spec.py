@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ster.architecture.config import resolve_config
+<<<<<<< HEAD
 from ster.architecture.modules import Shapes
 from ster.architecture.spec import ModelSpec
 from tests.checkpoints import FAMILIES, make_config, make_tensors
+=======
+from ster.architecture.spec import ModelSpec, Shapes
+from tests.checkpoints import ALL_FAMILIES, Config, make_config, make_tensors
+from tests.families import field_of
+from tests.golden.family_cases import FAMILY_CASES
+>>>>>>> 6a3a509e07a36db8fc82fa2e89b7539e2ac50dc5
 
 
 def spec(family: str = "llama", **changes: object) -> ModelSpec:
@@ -68,25 +75,46 @@ def test_biases_and_norms_come_on_top_where_the_config_has_them(family, changes,
     assert block_shapes(spec(family, **changes)) == block_shapes(spec()) | more
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# What stands before a file's names, and the names that only an answer needs.
+PREFIXES = ("model.", "transformer.", "gpt_neox.")
+AFTER_THE_BLOCKS = ("norm.", "ln_f.", "final_layer_norm.", "lm_head.", "embed_out.")
+
+
+def in_file(config: Config) -> Shapes:
+    """List what a file of the family holds, without what stands in front."""
+    found: Shapes = {}
+    for name, values in make_tensors(config).items():
+        front = next((each for each in PREFIXES if name.startswith(each)), "")
+        found[name.removeprefix(front)] = values.shape
+    return found
+
+
+def listed(config: Config, *, head: bool) -> Shapes:
+    layers = range(field_of(config, "num_hidden_layers"))
+    return resolve_config(config, "config.json").shapes(layers, head=head)
+
+
+@pytest.mark.parametrize("family", ALL_FAMILIES)
 def test_extraction_reads_a_file_of_the_family_but_for_final_norm_and_head(family):
-    in_file = {
-        name.removeprefix("model."): values.shape
-        for name, values in make_tensors(make_config(family)).items()
-    }
-    del in_file["norm.weight"], in_file["lm_head.weight"]
-    assert spec(family).shapes(range(3), head=False) == in_file
+    config = make_config(family)
+    expected = in_file(config)
+    for name in [each for each in expected if each.startswith(AFTER_THE_BLOCKS)]:
+        del expected[name]
+    assert len(expected) < len(in_file(config))
+    assert listed(config, head=False) == expected
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ALL_FAMILIES)
 @pytest.mark.parametrize("tied", [False, True])
 def test_generation_reads_the_whole_file(family, tied):
-    declared = make_config(family, tie_word_embeddings=tied)
-    in_file = {
-        name.removeprefix("model."): values.shape
-        for name, values in make_tensors(declared).items()
-    }
-    assert spec(family, tie_word_embeddings=tied).shapes(range(3), head=True) == in_file
+    config = make_config(family, tie_word_embeddings=tied)
+    assert listed(config, head=True) == in_file(config)
+
+
+@pytest.mark.parametrize("name", FAMILY_CASES)
+def test_generation_reads_the_whole_file_of_a_golden_case(name):
+    config, _ = FAMILY_CASES[name]
+    assert listed(config, head=True) == in_file(config)
 
 
 def test_only_the_blocks_that_run_are_read():

@@ -23,7 +23,8 @@ from tests.checkpoints import (
 )
 from tests.conformance.answering import continue_greedily, scores, steering
 from tests.conformance.compare import assert_close, precisions, tolerance
-from tests.golden.golden import NAMES, Golden, read_golden
+from tests.families import field_of
+from tests.golden.golden import NAMES, ORACLE_NAMES, Golden, read_golden
 from tests.golden.texts import MODES, TEXT_NAMES, open_texts
 
 # The dynamic and the long prompts go past the trained length on purpose.
@@ -44,7 +45,7 @@ def test_logits_are_those_of_transformers_at_every_width(
         how = {"device": device, "precision": precision}
         golden, runtime = open_golden(name, tmp_path, **how)
         # Where the trained length is full nothing is generated.
-        limit = golden.config["max_position_embeddings"]
+        limit = field_of(golden.config, "max_position_embeddings")
         room = [i for i, prompt in enumerate(golden.prompts) if len(prompt) < limit]
         made = [continue_greedily(runtime, golden.prompts[i]) for i in room]
         logits = np.stack([logits for _, logits in made])
@@ -94,7 +95,7 @@ def test_the_token_after_a_text_is_that_of_transformers(
     assert made == (texts.next or made)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ORACLE_NAMES)
 def test_the_oracle_has_the_logits_and_scores_of_transformers(name: str):
     golden = read_golden(name)
     config, tensors = golden.config, make_tensors(golden.config, golden.seed)

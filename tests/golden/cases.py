@@ -6,8 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 
 from tests.checkpoints import Config, make_config, random_ids
+from tests.families import field_of
+from tests.golden.family_cases import FAMILY_CASES, LENGTHS
 
-LENGTHS = (1, 2, 7, 8, 9, 24, 40)
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 500000.0,
@@ -121,6 +122,7 @@ CASES: Mapping[str, tuple[Config, Sequence[int]]] = {
         make_config("mistral", head_dim=12, sliding_window=8),
         LENGTHS,
     ),
+    **FAMILY_CASES,
 }
 
 
@@ -135,7 +137,8 @@ def steering_of(config: Config) -> dict[int, list[float]]:
     Two decimals each, so that a file holds them exactly as far as f32 goes.
     """
     draw = random.Random("steering").random
+    width = field_of(config, "hidden_size")
     return {
-        layer: [round(4 * draw() - 2, 2) for _ in range(config["hidden_size"])]
-        for layer in (0, config["num_hidden_layers"] - 1)
+        layer: [round(4 * draw() - 2, 2) for _ in range(width)]
+        for layer in (0, field_of(config, "num_hidden_layers") - 1)
     }

@@ -12,11 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.checkpoints import FAMILIES
+
 FOLDER = Path(__file__).parent
 TEXTS = FOLDER / "texts"
+
+
+def _family(name: str) -> str:
+    document: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_bytes())
+    return str(document["config"]["model_type"])
+
+
 TOY = "toy"
 SEED = 20
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != TOY)
+ORACLE_NAMES = [name for name in NAMES if _family(name) in FAMILIES]
 
 F64 = NDArray[np.float64]
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.checkpoints import Config, random_ids, write_checkpoint
+from tests.families import field_of
 from tests.golden import peer
 from tests.golden.cases import CASES, prompts_of, steering_of
 from tests.golden.golden import FOLDER, SEED, TEXTS, fingerprint
@@ -62,7 +63,8 @@ def ids_document(config: Config, lengths: Sequence[int]) -> dict[str, Any]:
 
         records = [record(prompt, run(prompt)) for prompt in prompts]
         # One that a next token may follow.
-        short = [p for p in prompts if len(p) < config["max_position_embeddings"]]
+        limit = field_of(config, "max_position_embeddings")
+        short = [p for p in prompts if len(p) < limit]
         middle = short[len(short) // 2]
         steered = record(middle, run(middle, steering=steering))
         scores = [

@@ -68,7 +68,8 @@ def run(model: Any, token_ids: Sequence[int], steering: Steering = NO_STEERING) 
 
         return add
 
-    for layer, block in enumerate(model.model.layers):
+    body = model.base_model
+    for layer, block in enumerate(body.h if hasattr(body, "h") else body.layers):
         hooks.append(block.register_forward_hook(read))
         if layer in steering:
             hooks.append(block.register_forward_hook(adder(steering[layer])))

@@ -1,0 +1,236 @@
+"""Families whose files are unlike a Llama's: their fields, runs and wrapped files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ster
+from tests.checkpoints import (
+    ALL_FAMILIES,
+    Tensors,
+    make_config,
+    make_tensors,
+    random_ids,
+    write_checkpoint,
+    write_weights,
+)
+from tests.conformance.answering import continue_greedily, scores
+from tests.conformance.compare import assert_close, tolerance
+from tests.conformance.running import (
+    FEW,
+    force_streaming,
+    force_waves,
+    rows_of,
+)
+from tests.families import DIFFERENCES
+from tests.golden.family_cases import FAMILY_CASES
+from tests.golden.golden import read_golden
+
+# Prompts go past the first length on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::ster.SterWarning")
+# Far above every tolerance at f32.
+SEEN = 5e-3
+WIDE = 1 << 20
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 16, "beta_fast": 8.0, "beta_slow": 1.0}
+# A case, and what its config would say if something were not read.
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("gemma2", {"attn_logit_softcapping": None}),
+    ("gemma2", {"final_logit_softcapping": None}),
+    ("gemma2", {"query_pre_attn_scalar": 256}),
+    ("gemma2", {"sliding_window": WIDE}),
+    ("gemma2", {"layer_types": ["full_attention"] * 2 + ["sliding_attention"]}),
+    ("gemma3-v4", {"rope_theta": 10000.0}),
+    ("gemma3-v4", {"rope_local_base_freq": 10000.0}),
+    ("gemma3-v4", {"rope_scaling": None}),
+    ("gemma3-v4", {"sliding_window": WIDE}),
+    ("gemma3-v4", {"sliding_window_pattern": 6}),
+    ("gemma3-v4", {"query_pre_attn_scalar": 256}),
+    ("gemma3-parameters", {"rope_parameters": None}),
+    ("gemma3-parameters", {"final_logit_softcapping": None}),
+    ("gemma3-parameters", {"layer_types": None}),
+    ("phi3", {"sliding_window": None}),
+    ("phi3-longrope", {"rope_scaling": None}),
+    ("phi3-longrope", {"original_max_position_embeddings": 128}),
+    ("phi3-longrope", {"max_position_embeddings": 24}),
+    ("ministral3", {"rope_parameters": YARN}),
+    ("ministral3", {"rope_parameters": None}),
+    ("cohere2", {"logit_scale": 1.0}),
+    ("cohere2", {"sliding_window": WIDE}),
+    ("cohere2", {"sliding_window_pattern": 1}),
+    ("cohere2-biases", {"layer_types": None}),
+    ("glm4", {"partial_rotary_factor": 1.0}),
+    ("glm4-no-biases", {"rope_parameters": None}),
+    ("olmo3", {"sliding_window": WIDE}),
+    ("olmo3", {"layer_types": None}),
+    ("olmo3", {"rope_parameters": None}),
+    ("exaone4", {"sliding_window": WIDE}),
+    ("exaone4", {"sliding_window": None}),
+    ("exaone4", {"sliding_window_pattern": 2}),
+    ("exaone4-no-window", {"sliding_window": WIDE}),
+    ("gpt2-by-layer", {"scale_attn_by_inverse_layer_idx": False}),
+    ("gpt2-by-layer", {"scale_attn_weights": True}),
+    ("gpt-neox", {"use_parallel_residual": False}),
+    ("gpt-neox", {"rope_parameters": None}),
+    ("gpt-neox-v4", {"use_parallel_residual": True}),
+    ("gpt-neox-v4", {"rotary_pct": 0.25}),
+    ("gpt-neox-v4", {"rotary_emb_base": 10000}),
+]
+
+
+def logits_of(runtime: ster.Runtime, prompts: list[list[int]]) -> np.ndarray:
+    return np.stack([continue_greedily(runtime, prompt)[1] for prompt in prompts])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    CHANGES,
+    ids=[f"{name}-{next(iter(change))}" for name, change in CHANGES],
+)
+def test_a_golden_case_would_notice_a_field_that_is_not_read(
+    tmp_path: Path, name: str, change: dict[str, Any]
+):
+    golden = read_golden(name)
+    config = golden.config | change
+    write_checkpoint(tmp_path, config, tensors=make_tensors(golden.config, golden.seed))
+    limit = config.get("max_position_embeddings", 512)
+    room = [i for i, prompt in enumerate(golden.prompts) if len(prompt) < limit]
+    found = logits_of(ster.load(tmp_path), [golden.prompts[i] for i in room])
+    with pytest.raises(AssertionError, match="largest difference"):
+        assert_close(found, golden.logits[room, None], SEEN)
+
+
+def test_every_family_has_a_golden_case():
+    cased = {config["model_type"] for config, _ in FAMILY_CASES.values()}
+    assert cased == set(DIFFERENCES)
+
+
+@pytest.mark.parametrize("name", FAMILY_CASES)
+def test_a_golden_case_is_the_one_that_its_file_was_made_of(name: str):
+    assert read_golden(name).config == FAMILY_CASES[name][0]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("family", ALL_FAMILIES)
+def test_half_width_files_give_the_rows_of_their_own_values(
+    tmp_path: Path, device: str, family: str, dtype: str
+):
+    config = make_config(family)
+    stored = write_checkpoint(tmp_path / "half", config, dtype=dtype)
+    same = write_checkpoint(tmp_path / "f32", config, tensors=stored.tensors)
+    rows = rows_of(same, device=device)
+    assert_close(rows_of(stored, device=device), rows.astype(np.float64), 1e-6)
+
+
+@pytest.mark.parametrize("name", FAMILY_CASES)
+def test_streamed_weights_in_waves_of_two_give_the_rows_of_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, device: str
+):
+    golden = read_golden(name)
+    made = write_checkpoint(tmp_path, golden.config, seed=golden.seed)
+    force_waves(monkeypatch, 2)
+    force_streaming(monkeypatch, device)
+    rows = rows_of(made, golden.prompts, device=device)
+    assert_close(rows, golden.residuals, tolerance(device, "f32"))
+
+
+@pytest.mark.parametrize("name", FAMILY_CASES)
+def test_a_continuation_has_the_logits_of_the_whole_text_read_anew(
+    tmp_path: Path, name: str, device: str
+):
+    """It goes past every window, and past the first length but for longrope's."""
+    golden = read_golden(name)
+    write_checkpoint(tmp_path, golden.config, seed=golden.seed)
+    runtime, prompt = ster.load(tmp_path, device=device), random_ids(6)
+    tokens, logits = continue_greedily(runtime, prompt, 12)
+    texts = [[*prompt, *tokens[:count]] for count in range(12)]
+    anew = logits_of(runtime, texts)[:, 0]
+    near = tolerance(device, "f32")
+    assert_close(logits[:, None], anew[:, None].astype(np.float64), near)
+
+
+CARRIED = {
+    "gpt2": ("transformer.", ("h.0.attn.bias", "h.1.attn.masked_bias")),
+    "gpt_neox": (
+        "gpt_neox.",
+        (
+            "layers.0.attention.bias",
+            "layers.1.attention.masked_bias",
+            "layers.2.attention.rotary_emb.inv_freq",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("bare", [True, False], ids=["no prefix", "prefix"])
+@pytest.mark.parametrize("family", CARRIED)
+def test_old_files_carry_masks_along_and_may_lack_the_prefix(
+    tmp_path: Path, family: str, bare: bool
+):
+    made = write_checkpoint(tmp_path, make_config(family))
+    expected = rows_of(made)
+    prefix, carried = CARRIED[family]
+    masks = {prefix + name: np.ones((1, 1, 8, 8), np.float32) for name in carried}
+    named = {
+        name.removeprefix(prefix) if bare else name: values
+        for name, values in (made.tensors | masks).items()
+    }
+    write_weights(tmp_path, named)
+    assert np.array_equal(rows_of(made), expected)
+
+
+VISION: Tensors = {
+    "vision_tower.vision_model.embeddings.patch_embedding.weight": np.ones(
+        (4, 3, 2, 2), np.float32
+    ),
+    "multi_modal_projector.mm_soft_emb_norm.weight": np.ones(4, np.float32),
+}
+LATER_VISION: Tensors = {f"model.{name}": each for name, each in VISION.items()}
+# How transformers 4 and 5 name a text model in a wrapper, and what lies beside it.
+WRAPPERS = {
+    "v4": ("language_model.model.", "language_model.lm_head.weight", VISION),
+    "v5": ("model.language_model.", "lm_head.weight", LATER_VISION),
+}
+
+
+def wrap(directory: Path, wrapper: str, *, tied: bool, shards: int = 1) -> Path:
+    """Write a gemma3 with a vision part around the text model of ``bare``."""
+    prefix, head, beside = WRAPPERS[wrapper]
+    config = make_config("gemma3_text", tie_word_embeddings=tied)
+    tensors = make_tensors(config)
+    made = write_checkpoint(directory, config, tensors=tensors)
+    outer = {
+        "model_type": "gemma3",
+        "text_config": config,
+        "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 4},
+        "tie_word_embeddings": tied,
+    }
+    (directory / "config.json").write_text(json.dumps(outer))
+    named = {
+        head if name == "lm_head.weight" else prefix + name.removeprefix("model."): each
+        for name, each in made.tensors.items()
+    }
+    (directory / "model.safetensors").unlink()
+    write_weights(directory, beside | named, shards=shards)
+    return directory
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_text_model_in_a_wrapper_is_the_text_model(
+    tmp_path: Path, device: str, wrapper: str, tied: bool, shards: int
+):
+    config = make_config("gemma3_text", tie_word_embeddings=tied)
+    bare = write_checkpoint(tmp_path / "bare", config).directory
+    wrapped = wrap(tmp_path / "wrapped", wrapper, tied=tied, shards=shards)
+    rows = rows_of(wrapped, device=device)
+    assert np.array_equal(rows, rows_of(bare, device=device))
+    one, other = (ster.load(each, device=device) for each in (wrapped, bare))
+    assert np.array_equal(logits_of(one, FEW), logits_of(other, FEW))
+    assert scores(one, FEW[1:]) == scores(other, FEW[1:])
