@@ -13,6 +13,8 @@ from ster.architecture.blocks import check_activation
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
 from ster.architecture.spec import ModelSpec
+from ster.architecture.strangers import explain_stranger
+from ster.architecture.wide_families import way_out
 from ster.documents.strict_json import read_json
 from ster.errors import ConfigError
 from ster.text import quoted
@@ -25,6 +27,15 @@ def read_config(path: Path) -> ModelSpec:
         ConfigError: The file cannot be read, is no JSON, or asks for something that
             ster does not implement.
     """
+    return resolve_config(read_document(path), str(path))
+
+
+def read_document(path: Path) -> dict[str, object]:
+    """Read config.json as the JSON object that it is.
+
+    Raises:
+        ConfigError: The file cannot be read or is no JSON.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -36,7 +47,12 @@ def read_config(path: Path) -> ModelSpec:
     if not isinstance(document, dict):
         sentence = f"invalid model config {path}"
         raise ConfigError(sentence, "it is not a JSON object", path=path)
-    return resolve_config(cast("dict[str, object]", document), str(path))
+    return cast("dict[str, object]", document)
+
+
+def is_owned(document: dict[str, object]) -> bool:
+    """Tell whether the family is one of those that ster computes itself."""
+    return document.get("model_type") in FAMILIES
 
 
 def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
@@ -52,19 +68,26 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
     return FAMILIES[fields.model_type](fields)
 
 
-def _known_family(document: dict[str, object], path: str) -> Fields:
+def unsupported(document: dict[str, object], path: str, *causes: str) -> ConfigError:
+    """Make the refusal of a family, with what it is or the way out as its causes."""
     declared = document.get("model_type")
     model_type = declared if isinstance(declared, str) else ""
-    if model_type not in FAMILIES:
-        raise ConfigError(
-            f"model architecture {quoted(model_type)} is unsupported by this Ster "
-            "build; use a Hugging Face checkpoint whose model_type is one of "
-            + ", ".join(FAMILIES),
-            path=path,
-            field="model_type",
-            found=declared,
-            expected=tuple(FAMILIES),
-        )
+    return ConfigError(
+        f"model architecture {quoted(model_type)} is unsupported by this Ster "
+        "build; use a Hugging Face checkpoint whose model_type is one of "
+        + ", ".join(FAMILIES),
+        *(explain_stranger(document) or causes),
+        path=path,
+        field="model_type",
+        found=declared,
+        expected=tuple(FAMILIES),
+    )
+
+
+def _known_family(document: dict[str, object], path: str) -> Fields:
+    if not is_owned(document):
+        raise unsupported(document, path, way_out(document))
+    model_type = str(document["model_type"])
     return Fields(values=document, path=path, model_type=model_type)
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ster.decoder.contract import Decoder
+from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError, PromptError
 from ster.runs.inputs import pack_tokens, stream_inputs
 from ster.runs.loop import Deltas, bring_vectors, run_blocks
@@ -48,7 +49,7 @@ class Scorer:
     """Scores the responses under different steering."""
 
     scoring: Scoring
-    decoder: Decoder[Any]
+    decoder: Decoder[Any] | WholeModel
 
     def score(self, deltas: Deltas) -> list[float]:
         """Sum the log-probabilities of each response, its first token left out.
@@ -115,13 +116,15 @@ def score_texts(
 
 
 def score_responses(
-    decoder: Decoder[Array], responses: Sequence[Tokens], deltas: Deltas
+    decoder: Decoder[Array] | WholeModel, responses: Sequence[Tokens], deltas: Deltas
 ) -> list[float]:
     """Sum the log-probabilities of each response's tokens, each given those before it.
 
     The first token has none before it and does not count. Responses run as one packed
     stream.
     """
+    if isinstance(decoder, WholeModel):
+        return decoder.score_responses(responses, deltas)
     packed = pack_tokens(decoder.spec, responses)
     num_blocks = decoder.spec.num_hidden_layers
     hidden = run_blocks(

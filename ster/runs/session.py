@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ster.architecture.spec import ModelSpec
+from ster.architecture.wide import WideSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
 from ster.checkpoint.weights import PREFIX, open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
+from ster.decoder.whole import WholeModel, WholeWeights
 from ster.errors import PromptError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
@@ -39,7 +41,7 @@ class Session:
 
     choice: ModelChoice
     files: CheckpointFiles
-    spec: ModelSpec
+    spec: ModelSpec | WideSpec
     encoder: Encoder
     reporter: Reporter
     _weights: Weights | None = field(default=None, init=False)
@@ -75,6 +77,8 @@ class Session:
                     found=int(max(ids)),
                     expected=self.spec.vocab_size,
                 )
+            if isinstance(self.spec, WideSpec):
+                self.spec.check_length(number, len(ids))
 
     def plan(self, token_ids: Sequence[Tokens], num_blocks: int, **work: Any) -> Plan:
         """Plan a run over prompts; ``work`` is the rest of ``plan.Work``.
@@ -82,6 +86,11 @@ class Session:
         Raises:
             CapacityError: It does not fit.
         """
+        if isinstance(self.spec, WideSpec):
+            # It runs prompt by prompt, and its head is one product.
+            work["max_prompts"] = 1
+            if work.get("logit_rows", 0) > 1:
+                work["logit_rows"] = max(map(len, token_ids))
         wanted = Work(
             token_ids=token_ids,
             rotary_lengths=[self.spec.rotary_length(len(ids)) for ids in token_ids],
@@ -94,7 +103,7 @@ class Session:
         return plan
 
     @contextmanager
-    def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
+    def open(self, plan: Plan) -> Iterator[Decoder[Any] | WholeModel]:
         """Map the weights that a run needs beside those that are there already.
 
         Raises:
@@ -111,7 +120,7 @@ class Session:
 
     @property
     def _implementation(self) -> Implementation:
-        return implementation(self.device)
+        return implementation(self.device, whole=isinstance(self.spec, WideSpec))
 
     @property
     def _held_bytes(self) -> int:
@@ -130,13 +139,17 @@ class Session:
         )
 
     def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:
-        shapes = self.spec.shapes(range(num_blocks), head=head)
         with self._opening:
             if self._weights is None:
                 self._weights = self._implementation.hold_weights(
                     self.spec, device=self.device, precision=self.precision
                 )
             weights = self._weights
+            if isinstance(self.spec, WideSpec):
+                if isinstance(weights, WholeWeights):
+                    weights.add_files(self.files.all_weight_files())
+                return weights
+            shapes = self.spec.shapes(range(num_blocks), head=head)
             if not shapes.keys() <= set(weights.names):
                 # A checkpoint saved without its head has no prefix; the index tells.
                 names = [*shapes, *(PREFIX + name for name in shapes)]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
+from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
 from ster.runs.inputs import next_token_inputs, pack_tokens, stream_inputs
@@ -56,7 +57,9 @@ class Writing:
         with self.session.open(self.plan) as decoder:
             yield from self._write(decoder, self.token_ids[0])
 
-    def _write(self, decoder: Decoder[Any], token_ids: Tokens) -> Iterator[str]:
+    def _write(
+        self, decoder: Decoder[Any] | WholeModel, token_ids: Tokens
+    ) -> Iterator[str]:
         """Write one answer; text that is not whole yet waits."""
         sample = make_sampler(self.answering.sampling)
 
@@ -165,7 +168,7 @@ def encode_turns(
 
 
 def write_tokens(
-    decoder: Decoder[Array],
+    decoder: Decoder[Array] | WholeModel,
     prompt: Tokens,
     *,
     deltas: Deltas,
@@ -187,6 +190,15 @@ def write_tokens(
         stop_ids: The end-of-text tokens.
         max_new_tokens: At most this many.
     """
+    if isinstance(decoder, WholeModel):
+        yield from decoder.write_tokens(
+            prompt,
+            deltas=deltas,
+            sample=sample,
+            stop_ids=stop_ids,
+            max_new_tokens=max_new_tokens,
+        )
+        return
     spec, position = decoder.spec, len(prompt)
     num_new = min(max_new_tokens, spec.max_position_embeddings - position)
     caches = decoder.make_caches(position + num_new)

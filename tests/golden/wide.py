@@ -1,0 +1,48 @@
+"""Reads the golden files of the wide path, and draws the weights that belong to them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+FOLDER = Path(__file__).parent / "wide_cases"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+SEED = 20
+DELTA_SEED = 21
+VOCABULARY = 60
+
+
+def draw_tensors(shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, F32]:
+    """Draw every tensor from the seed and its own name."""
+    return {name: _draw(name, tuple(shape), seed) for name, shape in shapes.items()}
+
+
+def _draw(name: str, shape: tuple[int, ...], seed: int) -> F32:
+    # random() is the part of Python's generator that is promised never to change.
+    draw = random.Random(f"{seed} {name}").random
+    values = np.array([2 * draw() - 1 for _ in range(int(np.prod(shape)))])
+    if name.endswith(("A_log", "D")):
+        values = 1 + 0.5 * values
+    elif len(shape) == 1 and name.endswith("weight"):
+        values = 1 + 0.4 * values
+    elif len(shape) < 2:
+        values = 0.5 * values
+    elif "embed" not in name and "wte" not in name:
+        values = 2.2 * values / np.sqrt(shape[-1])
+    return values.reshape(shape).astype(np.float32)
+
+
+def deltas(num_layers: int, hidden_size: int) -> dict[int, F32]:
+    """Draw what is added after each layer."""
+    draw = random.Random(f"{DELTA_SEED} deltas").random
+    values = np.array([2 * draw() - 1 for _ in range(num_layers * hidden_size)])
+    rows = values.reshape(num_layers, hidden_size).astype(np.float32)
+    return dict(enumerate(rows))
