@@ -106,7 +106,7 @@ def open_runtime(
 def _read_spec(
     path: Path, choice: ModelChoice, reporter: Reporter
 ) -> ModelSpec | WideSpec:
-    """Read config.json; a family that ster does not own may run on a GPU all the same."""
+    """Read config.json; on a GPU, of families that ster does not own too."""
     document = read_document(path)
     if is_owned(document) or choice.device == "cpu":
         return resolve_config(document, str(path))

@@ -7,7 +7,7 @@ so what would change the numbers is brought into its spelling, or refused by nam
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -20,22 +20,37 @@ Values = dict[str, Any]
 # half for long prompts.
 SCALINGS = ("default", "linear", "llama3", "dynamic", "yarn", "proportional", "mrope")
 # Fields that change numbers, and whether a value is the one that changes none.
-_NEUTRAL: Mapping[str, Callable[[Any], bool]] = {
-    "attn_logit_softcapping": lambda value: False,
-    "attention_multiplier": lambda value: False,
-    "clip_qkv": lambda value: False,
-    "embedding_multiplier": lambda value: value == 1,
-    "final_logit_softcapping": lambda value: False,
-    "logit_scale": lambda value: value == 1,
-    "logits_scaling": lambda value: value == 1,
-    "logits_soft_cap": lambda value: False,
-    "partial_rotary_factor": lambda value: value == 1,
-    "residual_multiplier": lambda value: value == 1,
-    "rope_scaling": lambda value: False,
-    "attention_chunk_size": lambda value: False,
+_NEUTRAL: Mapping[str, object] = {
+    "attn_logit_softcapping": None,
+    "attention_multiplier": None,
+    "clip_qkv": None,
+    "embedding_multiplier": 1,
+    "final_logit_softcapping": None,
+    "logit_scale": 1,
+    "logits_scaling": 1,
+    "logits_soft_cap": None,
+    "partial_rotary_factor": 1,
+    "per_layer_config": None,
+    "residual_multiplier": 1,
+    "rope_scaling": None,
 }
-# How families call the trained length.
+# The same where a family's code has a value built in.
+_BUILT_IN: Mapping[str, Mapping[str, object]] = {
+    "nanochat": {"final_logit_softcapping": 15},
+    "recurrent_gemma": {"partial_rotary_factor": 0.5},
+}
+# Within which tokens are seen, by what names the layers that have it.
+_WINDOWS = {
+    "sliding_window": "sliding_attention",
+    "attention_chunk_size": "chunked_attention",
+}
+# Rotary fields that stand beside the scaling or in it.
+_ROTARY = ("rope_theta", "partial_rotary_factor")
+# How families call the trained length, and the stream's width.
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+_WIDTHS = ("hidden_size", "n_embd", "d_model")
+# Numbers that JSON does not have, as transformers writes them.
+_TAGGED = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +123,23 @@ def normalise_config(document: Mapping[str, Any], path: str) -> Values:
     Raises:
         ConfigError: Spellings disagree, or a scaling is not computed as it should be.
     """
-    config: Values = json.loads(json.dumps(document))
-    for values in (config, inner_config(config)):
+    config: Values = json.loads(json.dumps(document), object_hook=_untag)
+    inner = inner_config(config)
+    if inner is not config:
+        # mlx-lm's wrappers have defaults of their own for what stands on one side only.
+        for one, other in ((config, inner), (inner, config)):
+            for name in ("vocab_size", "tie_word_embeddings"):
+                if name in other:
+                    one.setdefault(name, other[name])
+    for values in (config, inner):
         _normalise_rotary(values, path)
+        _normalise_widths(values)
     return config
+
+
+def _untag(values: Values) -> object:
+    tag = values.get("__float__") if len(values) == 1 else None
+    return _TAGGED.get(tag, values) if isinstance(tag, str) else values
 
 
 def _normalise_rotary(values: Values, path: str) -> None:
@@ -120,14 +148,7 @@ def _normalise_rotary(values: Values, path: str) -> None:
         for inner in parameters.values():
             _check_scaling(inner, path)
         return
-    merged: Values = {}
-    for place in (parameters, values.get("rope_scaling")):
-        if isinstance(place, dict):
-            merged |= {name: v for name, v in place.items() if v is not None}
-    for name in ("rope_theta", "partial_rotary_factor"):
-        outer = values.get(name)
-        if outer is not None and merged.setdefault(name, outer) != outer:
-            _refuse(path, values, name, outer, f"{merged[name]}, as it is elsewhere")
+    merged = _merge_rotary(values, path)
     if not merged:
         return
     kind = _check_scaling(merged, path)
@@ -135,12 +156,36 @@ def _normalise_rotary(values: Values, path: str) -> None:
     if kind in ("llama3", "yarn") and "max_position_embeddings" in values:
         length = values["max_position_embeddings"]
         merged.setdefault("original_max_position_embeddings", length)
-    for name in ("rope_theta", "partial_rotary_factor"):
+    for name in _ROTARY:
         if name in merged:
             values[name] = merged[name]
     values["rope_parameters"] = merged
     # There, theta is a field of its own; and no scaling is no object.
     values["rope_scaling"] = None if kind == "default" else dict(merged)
+
+
+def _merge_rotary(values: Values, path: str) -> Values:
+    merged: Values = {}
+    for place in (values.get("rope_parameters"), values.get("rope_scaling")):
+        if isinstance(place, dict):
+            merged |= {name: v for name, v in place.items() if v is not None}
+    for name in _ROTARY:
+        outer = values.get(name)
+        if outer is not None and merged.setdefault(name, outer) != outer:
+            _refuse(path, values, name, outer, f"{merged[name]}, as it is elsewhere")
+    return merged
+
+
+def _normalise_widths(values: Values) -> None:
+    """Spell the head width of full-attention layers as published files do."""
+    changed = values.get("per_layer_config")
+    if not isinstance(changed, dict) or "global_head_dim" in values:
+        return
+    found = [each for each in changed.values() if isinstance(each, dict)]
+    widths = {each.get("head_dim") for each in found}
+    if len(widths) == 1 and all(each.keys() == {"head_dim"} for each in found):
+        values["global_head_dim"] = widths.pop()
+        del values["per_layer_config"]
 
 
 def _is_nested(parameters: Values) -> bool:
@@ -211,20 +256,22 @@ def check_read(values: Values, reads: Collection[str], path: str) -> int | None:
         ConfigError: There is such a field; it is named.
     """
     family = str(values.get("model_type"))
-    for name, neutral in _NEUTRAL.items():
+    for name, neutral in {**_NEUTRAL, **_BUILT_IN.get(family, {})}.items():
         value = values.get(name)
-        if name == "rope_scaling" and "rope_parameters" in reads:
-            continue
-        if name == "partial_rotary_factor" and "rope_parameters" in reads:
-            continue
-        if name not in reads and value is not None and not neutral(value):
+        in_rotary = name in ("rope_scaling", "partial_rotary_factor")
+        read = name in reads or (in_rotary and "rope_parameters" in reads)
+        if not read and value is not None and value != neutral:
             _refuse_unread(path, name, value, family)
-    window = values.get("sliding_window")
+    windows = [_unread_window(values, reads, name) for name in _WINDOWS]
+    return min((each for each in windows if each is not None), default=None)
+
+
+def _unread_window(values: Values, reads: Collection[str], name: str) -> int | None:
+    window, kind = values.get(name), _WINDOWS[name]
     used = isinstance(window, int) and values.get("use_sliding_window") is not False
-    if not used or "sliding_window" in reads:
+    if not used or name in reads or kind not in (values.get("layer_types") or [kind]):
         return None
-    layer_types = values.get("layer_types") or ["sliding_attention"]
-    return int(str(window)) if "sliding_attention" in layer_types else None
+    return int(str(window))
 
 
 def read_length(values: Values) -> int:
@@ -233,6 +280,13 @@ def read_length(values: Values) -> int:
         if isinstance(values.get(name), int):
             return int(values[name])
     return LARGEST_COUNT
+
+
+def read_width(values: Values) -> int | None:
+    """Return the width of the residual stream, where the config names it."""
+    return next(
+        (int(values[n]) for n in _WIDTHS if isinstance(values.get(n), int)), None
+    )
 
 
 def _refuse_unread(path: str, name: str, value: object, family: str) -> NoReturn:

@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.decoder.contract import Decoder, DeviceMemory, Footprint, Weights
-from ster.decoder.whole import WholeModel
 from ster.errors import DeviceError, UsageError
 from ster.reporting import QuietReporter
 from ster.text import quoted
@@ -53,9 +52,7 @@ class Implementation(Protocol):
     def hold_weights(self, model: Spec, *, device: str, precision: str) -> Weights:
         """Make what will hold a checkpoint's weights, none of them yet."""
 
-    def open_decoder(
-        self, weights: Weights, *, keep: bool
-    ) -> Decoder[Any] | WholeModel:
+    def open_decoder(self, weights: Weights, *, keep: bool) -> Decoder[Any]:
         """Open a decoder for one run over weights of this implementation.
 
         Args:

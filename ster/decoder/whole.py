@@ -1,7 +1,8 @@
 """What a run asks of a model that runs as a whole: its own module, its own loop.
 
-A ``contract.Decoder`` is run block by block by ster's loops. A ``WholeModel`` is not:
-it does itself what the runs do, so they hand their work over to it.
+A ``contract.Decoder`` is run block by block by ster's loops. A ``WholeModel`` takes its
+place where it cannot be: it does itself what the runs do, so they ask which of the two
+they have and hand their work over.
 """
 
 from __future__ import annotations

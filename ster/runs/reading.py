@@ -134,7 +134,7 @@ def plan_reading(
 
 
 def read_rows(
-    decoder: Decoder[Array] | WholeModel,
+    decoder: Decoder[Array],
     prompts: Sequence[Tokens],
     layers: Sequence[int],
     deltas: Deltas,

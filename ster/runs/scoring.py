@@ -49,7 +49,7 @@ class Scorer:
     """Scores the responses under different steering."""
 
     scoring: Scoring
-    decoder: Decoder[Any] | WholeModel
+    decoder: Decoder[Any]
 
     def score(self, deltas: Deltas) -> list[float]:
         """Sum the log-probabilities of each response, its first token left out.
@@ -116,7 +116,7 @@ def score_texts(
 
 
 def score_responses(
-    decoder: Decoder[Array] | WholeModel, responses: Sequence[Tokens], deltas: Deltas
+    decoder: Decoder[Array], responses: Sequence[Tokens], deltas: Deltas
 ) -> list[float]:
     """Sum the log-probabilities of each response's tokens, each given those before it.
 

@@ -19,12 +19,15 @@ from ster.checkpoint.tokenizer import Encoder
 from ster.checkpoint.weights import PREFIX, open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
-from ster.decoder.whole import WholeModel, WholeWeights
+from ster.decoder.whole import WholeWeights
 from ster.errors import PromptError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
 from ster.runs.plan import Budget, Plan, Work, plan_run
 from ster.stream.packing import Tokens
+
+# Most prompts at once through a model that is not ster's own.
+WHOLE_PROMPTS = 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,23 +90,23 @@ class Session:
             CapacityError: It does not fit.
         """
         if isinstance(self.spec, WideSpec):
-            # It runs prompt by prompt, and its head is one product.
-            work["max_prompts"] = 1
+            # No tokens are shared, and its head is one product.
+            work["rotary_lengths"] = range(len(token_ids))
+            most = work.get("max_prompts") or WHOLE_PROMPTS
+            work["max_prompts"] = min(most, WHOLE_PROMPTS)
             if work.get("logit_rows", 0) > 1:
                 work["logit_rows"] = max(map(len, token_ids))
-        wanted = Work(
-            token_ids=token_ids,
-            rotary_lengths=[self.spec.rotary_length(len(ids)) for ids in token_ids],
-            num_blocks=num_blocks,
-            **work,
+        work.setdefault(
+            "rotary_lengths", [self.spec.rotary_length(len(ids)) for ids in token_ids]
         )
+        wanted = Work(token_ids=token_ids, num_blocks=num_blocks, **work)
         plan = plan_run(wanted, self._budget(max(map(len, token_ids))))
         if self.choice.verbose:
             self.reporter.note(str(plan))
         return plan
 
     @contextmanager
-    def open(self, plan: Plan) -> Iterator[Decoder[Any] | WholeModel]:
+    def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
         """Map the weights that a run needs beside those that are there already.
 
         Raises:

@@ -57,9 +57,7 @@ class Writing:
         with self.session.open(self.plan) as decoder:
             yield from self._write(decoder, self.token_ids[0])
 
-    def _write(
-        self, decoder: Decoder[Any] | WholeModel, token_ids: Tokens
-    ) -> Iterator[str]:
+    def _write(self, decoder: Decoder[Any], token_ids: Tokens) -> Iterator[str]:
         """Write one answer; text that is not whole yet waits."""
         sample = make_sampler(self.answering.sampling)
 
@@ -168,7 +166,7 @@ def encode_turns(
 
 
 def write_tokens(
-    decoder: Decoder[Array] | WholeModel,
+    decoder: Decoder[Array],
     prompt: Tokens,
     *,
     deltas: Deltas,

@@ -22,7 +22,7 @@ from safetensors import safe_open
 
 from tests.checkpoints import random_ids, write_safetensors
 from tests.golden.golden import fingerprint
-from tests.golden.wide import DELTA_SEED, FOLDER, SEED, VOCABULARY, deltas, draw_tensors
+from tests.golden.wide import FOLDER, SEED, VOCABULARY, deltas, draw_tensors
 
 LENGTHS = (1, 7, 24, 40)
 NEW_TOKENS = 6
@@ -66,6 +66,16 @@ MLA = {
     "first_k_dense_replace": 1,
     "routed_scaling_factor": 1.5,
 }
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "mscale": 0.8,
+    "mscale_all_dim": 0.5,
+}
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,
@@ -74,7 +84,226 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+GDN = {
+    **LINEAR,
+    "head_dim": 8,
+    "num_hidden_layers": 4,
+    "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+}
+DEEPSEEK_MOE = {
+    **MOE,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
+HYBRID = ["mamba", "attention", "mamba"]
+# What transformers is given beside ``SMALL``. ``published`` are fields that published
+# files have and transformers does not write; ``wrapper`` is the type of the model that
+# a family is published inside of.
 CASES: Mapping[str, dict[str, Any]] = {
+    "afmoe": {
+        **MOE,
+        "head_dim": 8,
+        "num_dense_layers": 1,
+        "num_shared_experts": 1,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "sliding_window": 16,
+    },
+    "apertus": {
+        "rope_parameters": LLAMA3,
+        "published": {"mlp_bias": False, "post_norm": False, "qk_norm": True},
+    },
+    "cohere": {"logit_scale": 0.25, "use_qk_norm": True},
+    "deepseek_v2": {
+        **MLA,
+        **DEEPSEEK_MOE,
+        "topk_method": "greedy",
+        "rope_parameters": YARN,
+    },
+    "deepseek_v3": {**MLA, **DEEPSEEK_MOE, "rope_parameters": YARN},
+    "dots1": {**DEEPSEEK_MOE, "head_dim": 8, "layer_types": ["full_attention"] * 3},
+    "ernie4_5": {"head_dim": 8},
+    "ernie4_5_moe": {
+        **MOE,
+        "moe_num_experts": 4,
+        "moe_k": 2,
+        "moe_num_shared_experts": 1,
+        "moe_layer_start_index": 1,
+        "head_dim": 8,
+    },
+    "exaone_moe": {
+        **DEEPSEEK_MOE,
+        "head_dim": 8,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+        "sliding_window": 16,
+        "num_shared_experts": 1,
+        "is_moe_layer": [False, True, True],
+    },
+    "falcon_h1": {
+        "head_dim": 8,
+        "mamba_d_ssm": 32,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 8,
+        "mamba_d_state": 8,
+        "mamba_chunk_size": 16,
+        "mamba_expand": 1,
+    },
+    "falcon_mamba": {
+        "state_size": 8,
+        "conv_kernel": 4,
+        "expand": 2,
+        "time_step_rank": 4,
+        "intermediate_size": 64,
+    },
+    "gemma4": {
+        "of": "gemma4_text",
+        "wrapper": "gemma4",
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "vocab_size_per_layer_input": VOCABULARY,
+        "hidden_size_per_layer_input": 8,
+        "num_kv_shared_layers": 1,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": 16,
+    },
+    "gemma4_text": {
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "vocab_size_per_layer_input": VOCABULARY,
+        "hidden_size_per_layer_input": 8,
+        "num_kv_shared_layers": 0,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "sliding_window": 16,
+    },
+    "glm": {"head_dim": 8},
+    "glm4_moe": {**DEEPSEEK_MOE, "head_dim": 8, "use_qk_norm": True},
+    "glm4_moe_lite": {**MLA, **DEEPSEEK_MOE},
+    "gpt_bigcode": {
+        "n_embd": 32,
+        "n_layer": 3,
+        "n_head": 4,
+        "n_positions": 512,
+        "n_inner": 48,
+        "multi_query": True,
+    },
+    "gptj": {
+        "n_embd": 32,
+        "n_layer": 3,
+        "n_head": 4,
+        "rotary_dim": 4,
+        "n_positions": 512,
+    },
+    "granitemoe": {
+        **MOE,
+        "embedding_multiplier": 2.0,
+        "residual_multiplier": 0.5,
+        "logits_scaling": 2.0,
+        "attention_multiplier": 0.2,
+    },
+    "granitemoehybrid": {
+        **MOE,
+        "shared_intermediate_size": 24,
+        "layer_types": HYBRID,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 16,
+        "mamba_d_state": 8,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+        "position_embedding_type": "nope",
+        "embedding_multiplier": 2.0,
+        "residual_multiplier": 0.5,
+        "logits_scaling": 2.0,
+        "attention_multiplier": 0.2,
+        "published": {"layer_types": HYBRID},
+    },
+    "helium": {"head_dim": 8},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "internlm3": {"head_dim": 8},
+    "jamba": {
+        **MOE,
+        "num_experts": 4,
+        "attn_layer_offset": 1,
+        "attn_layer_period": 2,
+        "expert_layer_offset": 1,
+        "expert_layer_period": 2,
+        "mamba_d_state": 8,
+        "mamba_dt_rank": 4,
+        "use_mamba_kernels": False,
+    },
+    "laguna": {**MOE, "head_dim": 8},
+    "lfm2": {
+        "layer_types": ["conv", "full_attention", "conv"],
+        "intermediate_size": 48,
+        "block_auto_adjust_ff_dim": False,
+        "published": {
+            "block_dim": 32,
+            "block_ff_dim": 48,
+            "block_multiple_of": 8,
+            "block_ffn_dim_multiplier": 1.0,
+            "block_auto_adjust_ff_dim": False,
+        },
+    },
+    "lfm2_moe": {
+        **MOE,
+        "layer_types": ["conv", "full_attention", "conv"],
+        "num_dense_layers": 1,
+    },
+    "mamba": {"state_size": 8, "conv_kernel": 4, "expand": 2, "time_step_rank": 4},
+    "mamba2": {
+        "num_heads": 8,
+        "head_dim": 8,
+        "state_size": 8,
+        "n_groups": 1,
+        "expand": 2,
+        "chunk_size": 16,
+        "intermediate_size": 64,
+    },
+    "mellum": {**MOE, "head_dim": 8, "published": {"num_experts": 4}},
+    "minimax_m2": {
+        **MOE,
+        "head_dim": 8,
+        "published": {"rotary_dim": 8, "shared_intermediate_size": 0},
+    },
+    "nemotron": {"hidden_act": "relu2"},
+    "nemotron_h": {
+        "layers_block_type": ["mamba", "attention", "mlp"],
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 8,
+        "ssm_state_size": 8,
+        "n_groups": 1,
+        "head_dim": 8,
+        "mlp_hidden_act": "relu2",
+    },
+    "olmoe": {**MOE, "norm_topk_prob": False, "tie_word_embeddings": False},
+    "phi": {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 5000.0,
+            "partial_rotary_factor": 0.5,
+        }
+    },
+    "qwen2_moe": {**MOE, "shared_expert_intermediate_size": 24},
+    "qwen3_5": {**GDN, "of": "qwen3_5_text", "wrapper": "qwen3_5"},
+    "qwen3_5_moe": {
+        **GDN,
+        **MOE,
+        "of": "qwen3_5_moe_text",
+        "wrapper": "qwen3_5_moe",
+        "fused": True,
+        "shared_expert_intermediate_size": 24,
+    },
+    "qwen3_next": {**GDN, **MOE, "shared_expert_intermediate_size": 24},
+    "recurrent_gemma": {
+        "lru_width": 32,
+        "attention_window_size": 16,
+        "head_dim": 8,
+        "num_key_value_heads": 1,
+        "block_types": ["recurrent", "recurrent", "attention"],
+    },
+    "seed_oss": {"head_dim": 8, "attention_bias": True, "attention_out_bias": False},
     "stablelm": {
         "rope_parameters": {
             "rope_type": "default",
@@ -87,258 +316,7 @@ CASES: Mapping[str, dict[str, Any]] = {
         "use_qkv_bias": True,
         "qk_layernorm": True,
     },
-    "phi": {
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 5000.0,
-            "partial_rotary_factor": 0.5,
-        }
-    },
-    "olmoe": {**MOE, "norm_topk_prob": False, "tie_word_embeddings": False},
-    "cohere": {"logit_scale": 0.25, "use_qk_norm": True},
-    "helium": {"head_dim": 8},
-    "hunyuan_v1_dense": {"head_dim": 8},
-    "nemotron": {"hidden_act": "relu2"},
-    "ernie4_5": {"head_dim": 8},
-    "ernie4_5_moe": {
-        **MOE,
-        "moe_num_experts": 4,
-        "moe_k": 2,
-        "moe_num_shared_experts": 1,
-        "moe_layer_start_index": 1,
-        "head_dim": 8,
-    },
     "starcoder2": {"sliding_window": None, "tie_word_embeddings": True},
-    "starcoder2-window": {"sliding_window": 8},
-    "glm": {"head_dim": 8, "pad_token_id": 0},
-    "gptj": {
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 4,
-        "rotary_dim": 4,
-        "n_positions": 512,
-    },
-    "gpt_bigcode": {
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_positions": 512,
-        "multi_query": True,
-    },
-    "granitemoe": {
-        **MOE,
-        "embedding_multiplier": 2.0,
-        "residual_multiplier": 0.5,
-        "logits_scaling": 2.0,
-        "attention_multiplier": 0.2,
-    },
-    "granitemoehybrid": {
-        **MOE,
-        "shared_intermediate_size": 24,
-        "layer_types": ["mamba", "attention", "mamba"],
-        "mamba_n_heads": 4,
-        "mamba_d_head": 16,
-        "mamba_d_state": 8,
-        "mamba_expand": 2,
-        "mamba_n_groups": 1,
-        "position_embedding_type": "rope",
-    },
-    "phimoe": {**MOE, "sliding_window": None},
-    "apertus": {"rope_parameters": LLAMA3},
-    "lfm2": {
-        "layer_types": ["conv", "full_attention", "conv"],
-        "block_ff_dim": 48,
-        "block_multiple_of": 8,
-    },
-    "lfm2_moe": {
-        **MOE,
-        "layer_types": ["conv", "full_attention", "conv"],
-        "num_dense_layers": 1,
-    },
-    "falcon_h1": {
-        "head_dim": 8,
-        "mamba_d_ssm": 32,
-        "mamba_n_heads": 4,
-        "mamba_d_head": 8,
-        "mamba_d_state": 8,
-        "mamba_chunk_size": 16,
-        "mamba_expand": 1,
-    },
-    "qwen3_next": {
-        **MOE,
-        **LINEAR,
-        "head_dim": 8,
-        "num_hidden_layers": 4,
-        "shared_expert_intermediate_size": 24,
-        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
-    },
-    "qwen3_5_text": {
-        **LINEAR,
-        "head_dim": 8,
-        "num_hidden_layers": 4,
-        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
-    },
-    "qwen3_5_moe_text": {
-        **MOE,
-        **LINEAR,
-        "head_dim": 8,
-        "num_hidden_layers": 4,
-        "shared_expert_intermediate_size": 24,
-        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
-    },
-    "mamba": {"state_size": 8, "conv_kernel": 4, "expand": 2, "time_step_rank": 4},
-    "falcon_mamba": {
-        "state_size": 8,
-        "conv_kernel": 4,
-        "expand": 2,
-        "time_step_rank": 4,
-        "intermediate_size": 64,
-    },
-    "mamba2": {
-        "num_heads": 8,
-        "head_dim": 8,
-        "state_size": 8,
-        "n_groups": 1,
-        "expand": 2,
-        "chunk_size": 16,
-    },
-    "jamba": {
-        **MOE,
-        "num_experts": 2,
-        "attn_layer_offset": 1,
-        "attn_layer_period": 2,
-        "expert_layer_offset": 1,
-        "expert_layer_period": 2,
-        "mamba_d_state": 8,
-        "mamba_dt_rank": 4,
-        "use_mamba_kernels": False,
-    },
-    "nemotron_h": {
-        "layers_block_type": ["mamba", "attention", "mlp"],
-        "mamba_num_heads": 4,
-        "mamba_head_dim": 8,
-        "ssm_state_size": 8,
-        "n_groups": 1,
-        "head_dim": 8,
-        "mlp_hidden_act": "relu2",
-    },
-    "recurrent_gemma": {
-        "lru_width": 32,
-        "attention_window_size": 16,
-        "head_dim": 8,
-        "num_key_value_heads": 1,
-        "block_types": ["recurrent", "recurrent", "attention"],
-    },
-    "deepseek_v2": {**MLA, **MOE, "topk_method": "greedy"},
-    "deepseek_v3": {**MLA, **MOE},
-    "dots1": {
-        **MOE,
-        "head_dim": 8,
-        "n_routed_experts": 4,
-        "n_shared_experts": 1,
-        "n_group": 1,
-        "topk_group": 1,
-        "first_k_dense_replace": 1,
-        "layer_types": ["full_attention"] * 3,
-    },
-    "glm4_moe": {
-        **MOE,
-        "head_dim": 8,
-        "n_routed_experts": 4,
-        "n_shared_experts": 1,
-        "n_group": 1,
-        "topk_group": 1,
-        "first_k_dense_replace": 1,
-        "use_qk_norm": True,
-    },
-    "glm4_moe_lite": {**MLA, **MOE},
-    "minimax": {
-        **MOE,
-        "head_dim": 8,
-        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-        "block_size": 16,
-    },
-    "minimax_m2": {**MOE, "head_dim": 8},
-    "#gemma3n_text": {
-        "head_dim": 8,
-        "num_kv_shared_layers": 0,
-        "vocab_size_per_layer_input": VOCABULARY,
-        "hidden_size_per_layer_input": 8,
-        "laurel_rank": 4,
-        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-        "sliding_window": 16,
-        "activation_sparsity_pattern": [0.0] * 3,
-        "intermediate_size": [48] * 3,
-    },
-    "gemma4_text": {
-        "head_dim": 8,
-        "global_head_dim": 16,
-        "vocab_size_per_layer_input": VOCABULARY,
-        "hidden_size_per_layer_input": 8,
-        "num_kv_shared_layers": 0,
-        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-        "sliding_window": 16,
-    },
-    "llama4_text": {
-        **MOE,
-        "head_dim": 8,
-        "intermediate_size_mlp": 48,
-        "num_hidden_layers": 4,
-        "attention_chunk_size": 16,
-    },
-    "afmoe": {
-        **MOE,
-        "head_dim": 8,
-        "num_dense_layers": 1,
-        "num_shared_experts": 1,
-        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
-        "sliding_window": 16,
-    },
-    "bitnet": {},
-    "olmo_hybrid": {
-        **LINEAR,
-        "layer_types": ["linear_attention", "linear_attention", "full_attention"],
-    },
-    "seed_oss": {"head_dim": 8, "attention_bias": True, "attention_out_bias": False},
-    "exaone_moe": {
-        **MOE,
-        "head_dim": 8,
-        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
-        "sliding_window": 16,
-        "n_group": 1,
-        "topk_group": 1,
-        "num_shared_experts": 1,
-        "first_k_dense_replace": 1,
-        "is_moe_layer": [False, True, True],
-    },
-    "longcat_flash": {
-        **MLA,
-        "num_layers": 2,
-        "num_hidden_layers": 4,
-        "ffn_hidden_size": 48,
-        "expert_ffn_hidden_size": 24,
-        "moe_topk": 2,
-        "zero_expert_num": 2,
-    },
-    "nanochat": {},
-    "solar_open": {
-        **MOE,
-        "head_dim": 8,
-        "n_routed_experts": 4,
-        "n_shared_experts": 1,
-        "n_group": 1,
-        "topk_group": 1,
-        "first_k_dense_replace": 1,
-    },
-    "mellum": {**MOE, "head_dim": 8},
-    "internlm3": {"head_dim": 8},
-    "youtu": {**MLA},
-    "minicpm3": {**MLA, "scale_emb": 2.0, "scale_depth": 1.4, "dim_model_base": 16},
-    "kimi_linear": {**MLA, **MOE},
-    "qwen2_moe": {**MOE, "shared_expert_intermediate_size": 24},
-    "mistral4": {**MLA, **MOE},
-    "laguna": {**MOE, "head_dim": 8},
-    "iquestcoder": {"head_dim": 8},
 }
 
 
@@ -354,16 +332,25 @@ def make(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Draw a model's weights and record what it computes."""
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
-    made = transformers.AutoConfig.for_model(family, **{**SMALL, **changes})
+    given = {**SMALL, **changes}
+    published, wrapper = given.pop("published", {}), given.pop("wrapper", None)
+    fused = given.pop("fused", False)
+    made = transformers.AutoConfig.for_model(given.pop("of", family), **given)
     with tempfile.TemporaryDirectory() as folder:
         # Saved once for the names, the shapes and the spelling that its files have.
-        transformers.AutoModelForCausalLM.from_config(made).save_pretrained(folder)
-        file = Path(folder) / "model.safetensors"
+        transformers.AutoModelForCausalLM.from_config(
+            made, dtype=torch.float32
+        ).save_pretrained(folder)
+        file, config_file = (
+            Path(folder, "model.safetensors"),
+            Path(folder, "config.json"),
+        )
         with safe_open(file, "numpy") as stored:
             shapes = {n: stored.get_slice(n).get_shape() for n in sorted(stored.keys())}
         tensors = draw_tensors(shapes, SEED)
         write_safetensors(file, tensors, "f32")
-        config = json.loads((Path(folder) / "config.json").read_text())
+        config = json.loads(config_file.read_text()) | published
+        config_file.write_text(json.dumps(config))
         model = transformers.AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=torch.float64,
@@ -373,19 +360,19 @@ def make(family: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         # transformers keeps some parameters, such as a router's, in float32.
         model = model.double()
         prompts = [random_ids(n, seed=n, vocab_size=VOCABULARY) for n in LENGTHS]
-        steering = deltas(made_layers(model), made.hidden_size)
+        steering = deltas(len(find_layers(model)), made.hidden_size)
+        if wrapper is not None:
+            config = {"model_type": wrapper, "text_config": config}
         return {
             "config": config,
             "seed": SEED,
+            "fused": fused,
+            "prefix": "model." if wrapper is None else "model.language_model.",
             "shapes": shapes,
             "fingerprint": fingerprint(tensors),
             "records": [record(model, prompt, {}) for prompt in prompts],
             "steered": record(model, prompts[-2], steering),
         }
-
-
-def made_layers(model: Any) -> int:
-    return len(find_layers(model))
 
 
 def find_layers(model: Any) -> Any:

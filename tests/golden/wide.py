@@ -1,11 +1,9 @@
-"""Reads the golden files of the wide path, and draws the weights that belong to them."""
+"""Reads the golden files of the wide path, and draws the weights of each."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +36,45 @@ def _draw(name: str, shape: tuple[int, ...], seed: int) -> F32:
     elif "embed" not in name and "wte" not in name:
         values = 2.2 * values / np.sqrt(shape[-1])
     return values.reshape(shape).astype(np.float32)
+
+
+def as_published(document: Mapping[str, Any]) -> dict[str, F32]:
+    """Draw a golden file's weights, under the names that published files have."""
+    tensors = draw_tensors(document["shapes"], document["seed"])
+    if document["fused"]:
+        tensors = _fuse_experts(tensors)
+    prefix = document["prefix"]
+    return {
+        prefix + name.removeprefix("model.")
+        if name.startswith("model.")
+        else name: each
+        for name, each in tensors.items()
+    }
+
+
+def _fuse_experts(tensors: Mapping[str, F32]) -> dict[str, F32]:
+    """Stack the experts of each layer, gate above up."""
+    fused: dict[str, F32] = {}
+    stacks: dict[str, dict[tuple[int, str], F32]] = {}
+    for name, values in tensors.items():
+        before, found, after = name.partition(".experts.")
+        if not found:
+            fused[name] = values
+            continue
+        number, part, _ = after.split(".")
+        stacks.setdefault(f"{before}.experts", {})[int(number), part] = values
+    for name, parts in stacks.items():
+        numbers = sorted({number for number, _ in parts})
+        fused[f"{name}.gate_up_proj"] = np.stack(
+            [
+                np.concatenate([parts[each, "gate_proj"], parts[each, "up_proj"]])
+                for each in numbers
+            ]
+        )
+        fused[f"{name}.down_proj"] = np.stack(
+            [parts[each, "down_proj"] for each in numbers]
+        )
+    return fused
 
 
 def deltas(num_layers: int, hidden_size: int) -> dict[int, F32]:

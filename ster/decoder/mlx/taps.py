@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from ster.errors import ConfigError
 
@@ -23,14 +22,14 @@ class Taps:
     """The taps of one model; one pass at a time goes through them.
 
     Args:
-        layers: The model's own, in order. They are changed.
+        layers: The model's own modules, in order. They are changed.
         hidden_size: Width of the residual stream.
         refuse: Makes the refusal of a model whose stream is not there to be read.
     """
 
     def __init__(
         self,
-        layers: Sequence[nn.Module],
+        layers: Sequence[Any],
         hidden_size: int,
         refuse: Callable[[str], ConfigError],
     ) -> None:
@@ -52,7 +51,7 @@ class Taps:
     @contextmanager
     def passing(
         self,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         *,
         layers: Collection[int] = (),
         vectors: Mapping[int, mx.array] | None = None,
@@ -74,7 +73,8 @@ class Taps:
             self._done, self._handed = 0, None
             self._shape = (*shape, self._hidden_size)
             self._wanted, self._vectors = layers, vectors or {}
-            self._streams = streams = {}
+            streams: dict[int, mx.array] = {}
+            self._streams = streams
             try:
                 yield streams
                 if self._done < self._num_layers:
@@ -116,8 +116,8 @@ class Taps:
             )
 
 
-def _tap(layer: nn.Module, index: int, taps: Taps) -> None:
-    kind: Any = type(layer)
+def _tap(layer: Any, index: int, taps: Taps) -> None:
+    kind = type(layer)
 
     def call(self: Any, *args: Any, **named: Any) -> Any:
         output = kind.__call__(self, *args, **named)
