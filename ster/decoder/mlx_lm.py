@@ -164,7 +164,7 @@ def find_layers(model: Any, path: str) -> list[Any]:
         ConfigError: They are no list of modules.
     """
     layers = getattr(model, "layers", None)
-    if layers and all(isinstance(layer, Any) for layer in layers):
+    if layers and all(isinstance(layer, nn.Module) for layer in layers):
         return list(layers)
     raise _untapped(str(getattr(model, "model_type", "")), path)("it lists no layers")
 
