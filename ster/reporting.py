@@ -22,13 +22,14 @@ class Progress:
     """How far a run has come. Counts are of the whole run, not of one wave.
 
     Args:
-        prompts_done: Prompts finished, those of the wave in work counted by its share.
+        prompts_done: Prompts finished. A wave at work counts by the share of its blocks
+            that have run.
         num_prompts: Prompts in all.
         layer: The block that was just finished.
         num_layers: Blocks that the run goes through.
-        tokens_done: Distinct tokens through all blocks so far, counted likewise.
+        tokens_done: Distinct tokens that are through all blocks, counted the same way.
         num_tokens: Distinct tokens in all.
-        label: What a line says before its numbers; it also names what they count.
+        label: The words before the numbers; the last of them names what is counted.
     """
 
     prompts_done: int
@@ -41,7 +42,7 @@ class Progress:
 
 
 class Reporter(Protocol):
-    """Hears of a run's notes and progress."""
+    """Receives a run's notes, warnings and progress."""
 
     def note(self, sentence: str) -> None:
         """Take a fact that a run states once, like its chat template."""

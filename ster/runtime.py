@@ -1,7 +1,7 @@
 """One loaded checkpoint: what notebooks hold, and what the commands go through.
 
 Everything that can be refused without mapping a weight is refused before one is mapped:
-loading reads config, tokenizer and template, and the weights wait for a run.
+loading reads config, tokenizer and template, and the first run maps the weights.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthTrial
-from ster.workflows.compatibility import Steer, sum_deltas
-from ster.workflows.vectors import evaluate_vector, optimize_vector, train_vector
+from ster.workflows.choosing import optimize_vector
+from ster.workflows.evaluating import evaluate_vector
+from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.training import train_vector
 
 F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]
@@ -54,17 +56,17 @@ class Runtime:
 
     @property
     def config(self) -> ModelSpec | WideSpec:
-        """Return what the decoder is."""
+        """Return the description of the decoder that config.json gives."""
         return self._session.spec
 
     @property
     def device(self) -> str:
-        """Return where it computes."""
+        """Return the device that computes."""
         return self._session.device
 
     @property
     def precision(self) -> str:
-        """Return the width of its weights and of its residual stream."""
+        """Return the precision that weights and residual stream are kept at."""
         return self._session.precision
 
     @property
@@ -79,12 +81,12 @@ class Runtime:
 
     @property
     def chat_template(self) -> str:
-        """Return what becomes of the template: applied, absent or off."""
+        """Return whether the chat template is ``applied``, ``absent`` or ``off``."""
         return self._session.encoder.chat_template
 
     @property
     def reporter(self) -> Reporter:
-        """Return who hears of notes and progress."""
+        """Return what receives notes, warnings and progress."""
         return self._session.reporter
 
     def __repr__(self) -> str:
@@ -111,8 +113,8 @@ class Runtime:
             prompts: Each becomes one user message under a chat template.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
-            steer: Added to the stream while it is read; a layer's own vector after the
-                layer has been read.
+            steer: One vector or several, added to the stream while it is read. A layer
+                is read before its own vector is added.
 
         Returns:
             The rows in prompt order, with ``.array`` (num_prompts, num_layers,
@@ -188,10 +190,10 @@ class Runtime:
         """Measure how well a vector tells the sides of pairs apart.
 
         Args:
-            pairs: Pairs that the vector was better not fitted on.
+            pairs: The pairs, if possible others than the vector was fitted on.
             vector: The vector.
-            trial: Strengths to try, if any: does steering by them make the positive
-                sides likelier and the negative ones less so?
+            trial: Strengths to measure, if any: how much more steering raises the
+                log-probability of the positive sides than that of the negative ones.
 
         Raises:
             SterError: A side or a strength is refused, or the run does not fit.
@@ -204,13 +206,13 @@ class Runtime:
         output: str | os.PathLike[str],
         layers: Layers = "all",
     ) -> Plan:
-        """Read as ``activations`` does, into a document that grows beside its place.
+        """Read as ``activations`` does, and write the rows to a document as they come.
 
         Memory does not grow with the number of prompts.
 
         Raises:
-            SterError: As for ``activations``, or the output cannot be written. Then
-                nothing is left behind and an old document stays as it was.
+            SterError: As for ``activations``, or the output cannot be written. An old
+                document then stays as it was, and nothing else is left behind.
         """
         selected = self._select(layers)
         reading = plan_reading(
@@ -248,7 +250,10 @@ class Runtime:
             SterError: The prompt, the steering or a weight is refused.
 
         Example:
-            >>> runtime.generate("The sea", max_new_tokens=8, temperature=0.7)
+            >>> from ster import load, write_toy_checkpoint
+            >>> write_toy_checkpoint("toy")
+            >>> load("toy").generate("describe the evening lake .", max_new_tokens=4)
+            'loud sea hard hard'
         """
         return "".join(self.stream(prompt, steer=steer, **how))
 
@@ -258,7 +263,8 @@ class Runtime:
         """Answer as ``generate`` does, yielding text as it becomes readable.
 
         Raises:
-            SterError: As for ``generate``; what needs no weights, at once.
+            SterError: As for ``generate``. What can be refused without weights is
+                refused by the call itself, before any text is asked for.
         """
         return self._plan_answers([prompt], steer, how).stream()
 
@@ -272,12 +278,13 @@ class Runtime:
         """Answer prompts one by one, each as ``generate`` does.
 
         Raises:
-            SterError: As for ``generate``; for every prompt before any is answered.
+            SterError: As for ``generate``; every prompt is checked before the first is
+                answered.
         """
         return self._plan_answers(prompts, steer, how).answers()
 
     def response_tokens(self, text: str) -> list[int]:
-        """Encode a whole response, under a template an assistant's turn."""
+        """Encode a whole response; under a template it is an assistant's turn."""
         return self._session.encoder.encode_response(text)
 
     def score_responses(
@@ -292,7 +299,7 @@ class Runtime:
         Args:
             texts: Whole responses.
             steer: As for ``generate``.
-            batch_size: How many run as one stream.
+            batch_size: How many responses run as one stream.
 
         Raises:
             SterError: A text or a weight is refused.
@@ -307,7 +314,7 @@ class Runtime:
     def _plan_answers(
         self, prompts: Iterable[str], steer: Steer, how: AnsweringKeywords
     ) -> Writing:
-        """Refuse what can be without weights."""
+        """Plan the answers, refusing what can be refused without weights."""
         answering = Answering.of(**how)
         deltas = sum_deltas(steer, self._session)
         return plan_writing(self._session, prompts, answering, deltas)

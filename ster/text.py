@@ -3,7 +3,7 @@ r"""Rules about text that ster shares with its Rust sibling, so both say the sam
 White space is Unicode's White_Space. A value in a sentence is quoted as Rust's Debug
 quotes it, on one line whatever it holds; a number reads as Rust's Display writes it.
 Text from files, arguments and models passes ``one_line`` or ``printable`` before a
-person sees it: it is a stranger's, and could move the cursor or forge a line.
+person sees it: such text could move the cursor or forge a line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMED_ESCAPES = {
     "\r": r"\r",
 }
 
-# What steers a terminal: C0, DEL and C1, Unicode's line and paragraph separators, and
+# What controls a terminal: C0, DEL and C1, Unicode's line and paragraph separators, and
 # the marks that turn the direction of writing.
 CONTROLS = frozenset(
     (
@@ -57,12 +57,12 @@ def quoted(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what would steer a terminal; lines and tabs stay."""
+    """Escape what would control a terminal; lines and tabs stay."""
     return text.translate(_SHOWN)
 
 
 def one_line(text: str) -> str:
-    """Escape what would steer a terminal or begin another line."""
+    """Escape what would control a terminal or begin another line."""
     return text.translate(_ON_ONE_LINE)
 
 
@@ -72,7 +72,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def to_float(number: float | Real) -> float:
-    """Convert any real number; an integer may be past every float."""
+    """Convert any real number; an integer too large for a float becomes infinite."""
     try:
         return float(number)
     except OverflowError:

@@ -1,7 +1,7 @@
 """The toy checkpoint: a small random Llama whose numbers are published.
 
 It holds the same numbers wherever it is made, so what is published about it can be
-checked without a download. What it writes are words at random.
+checked without a download. Its answers are random words.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _write_directory(directory: str, files: Mapping[str, bytes]) -> None:
     try:
         _build_beside(directory.rstrip("/"), files)
     except OutputError as error:
-        # It names a file under the hidden name, which nobody asked for.
+        # The error names a file in the hidden directory, which nobody asked for.
         raise OutputError(f"failed to write {directory}", *error.causes) from error
     except (OSError, ValueError) as error:
         raise OutputError(f"failed to write {directory}", error) from error

@@ -24,7 +24,7 @@ F32 = NDArray[np.float32]
 Config = dict[str, Any]
 Tensors = dict[str, F32]
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "olmo2")
 STORED = ("f32", "f16", "bf16")
 SPECIAL_TOKENS = ("[UNK]", "<s>", "</s>")
 
@@ -66,6 +66,16 @@ def make_config(family: str = "llama", **changes: Any) -> Config:
         config["sliding_window"] = None
     if family == "qwen2":
         config |= {"use_sliding_window": False, "sliding_window": 16}
+    if family == "granite":
+        config |= {
+            "embedding_multiplier": 3.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.6,
+            "logits_scaling": 2.5,
+        }
+    if family == "smollm3":
+        # Their defaults are 4, more than there are layers, and past the vocabulary.
+        config |= {"no_rope_layer_interval": 2, "pad_token_id": 0}
     config |= changes
     return {name: value for name, value in config.items() if value is not ...}
 
@@ -83,12 +93,17 @@ def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         "model.embed_tokens.weight": (config["vocab_size"], hidden),
         "model.norm.weight": (hidden,),
     }
-    if not config.get("tie_word_embeddings", False):
+    if not config.get("tie_word_embeddings", family == "smollm3"):
         shapes["lm_head.weight"] = (config["vocab_size"], hidden)
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
-        shapes[at + "input_layernorm.weight"] = (hidden,)
         shapes[at + "post_attention_layernorm.weight"] = (hidden,)
+        if family == "olmo2":
+            shapes[at + "post_feedforward_layernorm.weight"] = (hidden,)
+            shapes[at + "self_attn.q_norm.weight"] = (heads * head_dim,)
+            shapes[at + "self_attn.k_norm.weight"] = (kv_heads * head_dim,)
+        else:
+            shapes[at + "input_layernorm.weight"] = (hidden,)
         if family == "qwen3":
             shapes[at + "self_attn.q_norm.weight"] = (head_dim,)
             shapes[at + "self_attn.k_norm.weight"] = (head_dim,)
@@ -194,19 +209,20 @@ def write_weights(
 def write_safetensors(path: Path, tensors: Mapping[str, F32], dtype: str) -> None:
     """Write one file: a header's length, the header, the bytes."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    data = b""
+    width, end = 4 if dtype == "f32" else 2, 0
     for name, values in tensors.items():
-        part = _bits(values, dtype).tobytes()
-        offsets = [len(data), len(data) + len(part)]
-        data += part
+        begin, end = end, end + width * values.size
         header[name] = {
             "dtype": dtype.upper(),
             "shape": list(values.shape),
-            "data_offsets": offsets,
+            "data_offsets": [begin, end],
         }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for values in tensors.values():
+            file.write(_bits(values, dtype).tobytes())
 
 
 def as_stored(values: F32, dtype: str) -> F32:

@@ -6,13 +6,14 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.errors import DeviceError
+from tests.golden import golden
 
 # Before any test imports mlx, as ster itself would set it.
 os.environ["MLX_ENABLE_TF32"] = "0"
@@ -26,16 +27,11 @@ for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         )
         signal.signal(ignored, handler)
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Return the folder of golden checkpoints and data that lies beside the project."""
-    folder = Path(os.environ.get("STER_SHARED", SHARED))
-    if not folder.is_dir():
-        pytest.skip("the shared golden checkpoints are not here")
-    return folder
+def published() -> dict[str, Any]:
+    """Return what is published about the toy checkpoint."""
+    return golden.published()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
+# For some layers, a vector (hidden_size,) that is added to every position after them.
+Steering = Mapping[int, NDArray[Any]]
+NO_STEERING: Steering = {}
 
 
 def exact(x: F64) -> F64:
@@ -28,6 +31,7 @@ def residuals(
     tensors: Tensors,
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64] = exact,
+    steering: Steering = NO_STEERING,
 ) -> F64:
     """Run one prompt.
 
@@ -37,13 +41,27 @@ def residuals(
         token_ids: The prompt.
         narrow: Rounds what a run at half width keeps at it: weights, the stream, keys
             and values.
+        steering: What is added after some layers; a layer is read before.
 
     Returns:
         The residual stream after every block, (num_layers, num_tokens, hidden_size).
     """
+    return run_blocks(config, tensors, token_ids, narrow, steering)[0]
+
+
+def run_blocks(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    narrow: Callable[[F64], F64],
+    steering: Steering,
+) -> tuple[F64, F64]:
+    """Return the stream after every block, and what the last one hands on."""
     wide = {name: narrow(np.asarray(t, np.float64)) for name, t in tensors.items()}
     h = wide["model.embed_tokens.weight"][list(token_ids)]
-    cos, sin = rotary(config, len(token_ids))
+    h = h * config.get("embedding_multiplier", 1.0)
+    share = config.get("residual_multiplier", 1.0)
+    turns = rotary(config, len(token_ids))
     after = []
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
@@ -52,15 +70,15 @@ def residuals(
             for name, tensor in wide.items()
             if name.startswith(prefix)
         }
-        eps = config["rms_norm_eps"]
-        x = rms_norm(h, block["input_layernorm.weight"], eps)
-        q, k, v = projections(config, block, x, cos, sin)
-        context = attention(q, narrow(k), narrow(v), window(config, layer))
-        h = narrow(h + linear(block, "self_attn.o_proj", context))
-        x = rms_norm(h, block["post_attention_layernorm.weight"], eps)
-        h = narrow(h + feed_forward(block, x))
+        before = norms_of(config, block)
+        q, k, v = projections(config, block, before[0](h), layer, turns)
+        context = attention(q, narrow(k), narrow(v), window(config, layer), config)
+        h = narrow(h + share * before[1](linear(block, "self_attn.o_proj", context)))
+        h = narrow(h + share * before[3](feed_forward(block, before[2](h))))
         after.append(h)
-    return np.stack(after)
+        if layer in steering:
+            h = narrow(h + steering[layer])
+    return np.stack(after), h
 
 
 def last_rows(
@@ -68,9 +86,57 @@ def last_rows(
     tensors: Tensors,
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64] = exact,
+    steering: Steering = NO_STEERING,
 ) -> F64:
     """Return the last token's residual after every block, (num_layers, hidden_size)."""
-    return residuals(config, tensors, token_ids, narrow)[:, -1]
+    return residuals(config, tensors, token_ids, narrow, steering)[:, -1]
+
+
+def logits(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    steering: Steering = NO_STEERING,
+) -> F64:
+    """Return the scores of every token's successors, (num_tokens, vocab_size)."""
+    _, h = run_blocks(config, tensors, token_ids, exact, steering)
+    norm = np.asarray(tensors["model.norm.weight"], np.float64)
+    tied = config.get("tie_word_embeddings", config["model_type"] == "smollm3")
+    head = tensors["model.embed_tokens.weight" if tied else "lm_head.weight"]
+    h = rms_norm(h, norm, config["rms_norm_eps"])
+    scores: F64 = h @ np.asarray(head, np.float64).T
+    return scores / float(config.get("logits_scaling", 1.0))
+
+
+def log_probability(
+    config: Config,
+    tensors: Tensors,
+    token_ids: Sequence[int],
+    steering: Steering = NO_STEERING,
+) -> float:
+    """Sum the log-probabilities of tokens, each given those before it.
+
+    The first has none before it and does not count.
+    """
+    total = 0.0
+    scores = logits(config, tensors, token_ids, steering)
+    for row, following in zip(scores, token_ids[1:], strict=False):
+        total += row[following] - math.log(np.exp(row - row.max()).sum()) - row.max()
+    return total
+
+
+def norms_of(
+    config: Config, block: Mapping[str, F64]
+) -> tuple[Callable[[F64], F64], ...]:
+    """Return what is done before and after attention, and around the feed-forward."""
+
+    def norm(name: str) -> Callable[[F64], F64]:
+        weight = block[f"{name}_layernorm.weight"]
+        return lambda x: rms_norm(x, weight, config["rms_norm_eps"])
+
+    if config["model_type"] == "olmo2":
+        return exact, norm("post_attention"), exact, norm("post_feedforward")
+    return norm("input"), exact, norm("post_attention"), exact
 
 
 def rms_norm(x: F64, weight: F64, eps: float) -> F64:
@@ -89,25 +155,46 @@ def feed_forward(block: Mapping[str, F64], x: F64) -> F64:
 
 
 def projections(
-    config: Config, block: Mapping[str, F64], x: F64, cos: F64, sin: F64
+    config: Config,
+    block: Mapping[str, F64],
+    x: F64,
+    layer: int,
+    turns: tuple[F64, F64],
 ) -> tuple[F64, F64, F64]:
     """Return queries, keys and values, (num_heads, num_tokens, head_dim)."""
+    eps, whole = config["rms_norm_eps"], config["model_type"] == "olmo2"
 
-    def heads(name: str, norm: str | None = None) -> F64:
+    def heads(name: str) -> F64:
         rows = linear(block, f"self_attn.{name}_proj", x)
+        weight = block.get(f"self_attn.{name}_norm.weight")
+        if weight is not None and whole:
+            rows = rms_norm(rows, weight, eps)
         split = rows.reshape(len(x), -1, head_size(config)).swapaxes(0, 1)
-        weight = block.get(f"self_attn.{norm}.weight")
-        if weight is None:
-            return split
-        return rms_norm(split, weight, config["rms_norm_eps"])
+        if weight is not None and not whole:
+            split = rms_norm(split, weight, eps)
+        return split
 
-    q, k = heads("q", "q_norm"), heads("k", "k_norm")
-    return rotate(q, cos, sin), rotate(k, cos, sin), heads("v")
+    q, k, v = heads("q"), heads("k"), heads("v")
+    if has_rotation(config, layer):
+        q, k = rotate(q, *turns), rotate(k, *turns)
+    return q, k, v
 
 
-def attention(q: F64, k: F64, v: F64, width: int | None) -> F64:
+def has_rotation(config: Config, layer: int) -> bool:
+    """Tell whether a layer turns its queries and keys."""
+    if config["model_type"] != "smollm3":
+        return True
+    if config.get("no_rope_layers") is not None:
+        return bool(config["no_rope_layers"][layer])
+    return (layer + 1) % int(config.get("no_rope_layer_interval", 4)) != 0
+
+
+def attention(q: F64, k: F64, v: F64, width: int | None, config: Config) -> F64:
     """Return the context of every token, (num_tokens, num_heads * head_dim)."""
     num_heads, num_tokens, head_dim = q.shape
+    scale = 1 / math.sqrt(head_dim)
+    if config["model_type"] == "granite":
+        scale = config.get("attention_multiplier", 1.0)
     position = np.arange(num_tokens)
     hidden = position[None, :] > position[:, None]
     if width is not None:
@@ -115,7 +202,7 @@ def attention(q: F64, k: F64, v: F64, width: int | None) -> F64:
     context = np.empty((num_tokens, num_heads, head_dim))
     for head in range(num_heads):
         shared = head * len(k) // num_heads
-        scores = q[head] @ k[shared].T / math.sqrt(head_dim)
+        scores = q[head] @ k[shared].T * scale
         scores[hidden] = -np.inf
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
@@ -140,7 +227,7 @@ def window(config: Config, layer: int) -> int | None:
     width: int | None = config.get("sliding_window", 4096)
     if family == "mistral":
         return width
-    if family == "llama" or not config.get("use_sliding_window", False):
+    if family not in ("qwen2", "qwen3") or not config.get("use_sliding_window", False):
         return None
     if config.get("layer_types"):
         return width if config["layer_types"][layer] == "sliding_attention" else None
@@ -161,6 +248,11 @@ def rotary(config: Config, num_tokens: int) -> tuple[F64, F64]:
     return np.cos(angles) * scale, np.sin(angles) * scale
 
 
+def plain_theta(config: Config) -> float:
+    """Return the family's own theta, where the file names none."""
+    return 2_000_000.0 if config["model_type"] == "smollm3" else 10_000.0
+
+
 def kind(scaling: Config) -> str:
     named: str = scaling.get("rope_type", scaling.get("type", "default"))
     return named
@@ -169,7 +261,7 @@ def kind(scaling: Config) -> str:
 def rotary_frequencies(
     config: Config, scaling: Config, num_tokens: int
 ) -> NDArray[np.float32]:
-    theta = scaling.get("rope_theta") or config.get("rope_theta", 10000.0)
+    theta = scaling.get("rope_theta") or config.get("rope_theta", plain_theta(config))
     dim, trained = head_size(config), config["max_position_embeddings"]
     factor = scaling.get("factor", 1.0)
     named = kind(scaling)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from ster.runs.sampling import Sampling
 from ster.runs.writing import write_tokens
 from ster.runtime import Runtime
 from ster.vectors.steering import SteeringVector
-from ster.workflows.compatibility import sum_deltas
+from ster.workflows.steering import sum_deltas
 from tests.checkpoints import (
     make_config,
     make_tensors,
@@ -73,11 +72,9 @@ def caa(runtime: Runtime, pairs: list[tuple[str, str]], layers: str) -> Steering
     )
 
 
-def test_the_published_texts_steered_and_not(toy, shared, device):
-    published = json.loads((shared / "golden/toy/published.json").read_text())
-    pairs = json.loads((shared / "golden/toy/pairs.json").read_text())["pairs"]
+def test_the_published_texts_steered_and_not(toy, published, device):
     expected, runtime = published["generate"], ster.load(toy, device=device)
-    vector = caa(runtime, [(p["positive"], p["negative"]) for p in pairs], "1..3")
+    vector = caa(runtime, published["pairs"], "1..3")
     length = expected["max_new_tokens"]
 
     def answer(*steer: SteeringVector) -> str:
@@ -231,7 +228,12 @@ def test_scores_are_sums_of_log_probabilities(toy, device):
             packed = pack_tokens(decoder.spec, [ids])
             inputs_of = stream_inputs(decoder, packed, top=top, top_rows=None)
             hidden = run_blocks(
-                decoder, packed.token_ids, inputs_of, num_blocks=top + 1, vectors={}
+                decoder,
+                packed.token_ids,
+                packed.position_ids,
+                inputs_of,
+                num_blocks=top + 1,
+                vectors={},
             )
             logits = decoder.unembed(hidden).astype(np.float64)
         mass = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

@@ -46,6 +46,7 @@ def plan(
     *,
     memory: int = AMPLE,
     held: int = 0,
+    stayed: int = 0,
     footprint: Footprint = FOOTPRINT,
     **work: Any,
 ) -> Plan:
@@ -53,7 +54,12 @@ def plan(
     words["rotary_lengths"] = [0] * len(prompts)
     return plan_run(
         Work(token_ids=prompts, **(words | work)),
-        Budget(footprint=footprint, other_bytes=held, memory_bytes=memory),
+        Budget(
+            footprint=footprint,
+            other_bytes=held,
+            held_bytes=stayed,
+            memory_bytes=memory,
+        ),
     )
 
 
@@ -123,6 +129,15 @@ def test_a_refusal_says_what_is_needed_and_what_there_is():
         "this run needs 3001 MB of memory and may use 2000 MB; allow more with "
         "--memory, or use shorter prompts"
     )
+    assert caught.value.field == "memory"
+
+
+def test_a_refusal_names_the_longest_prompt():
+    with pytest.raises(CapacityError) as caught:
+        plan([[1], [2] * 500, [3] * 500], memory=LEAST)
+    assert caught.value.prompt == 2
+    assert caught.value.found == LEAST + 499 * 10
+    assert caught.value.expected == LEAST
 
 
 class TestWeightsThatStay:
@@ -167,6 +182,11 @@ class TestWeightsThatStay:
         made = plan(long, footprint=listed, memory=memory, repeats=True)
         assert made.peak_bytes <= memory
 
+    def test_where_all_prompts_fit_beside_the_blocks_though_a_usual_wave_does_not(self):
+        memory = 1600 + 3000 + 300 * 10 + 3 * 4
+        assert plan(long_prompts(3), memory=memory, repeats=True).keep
+        assert not plan(long_prompts(3), memory=memory - 1, repeats=True).keep
+
     def test_streamed_waves_are_as_large_as_memory_allows(self):
         heavy = dataclasses.replace(FOOTPRINT, blocks=(AMPLE,))
         made = plan(long_prompts(200), footprint=heavy)
@@ -177,6 +197,57 @@ class TestWeightsThatStay:
         made = plan([*long_prompts(2), [9] * (2 * WAVE_TOKENS)])
         assert max(made.wave_tokens) == 2 * WAVE_TOKENS
         assert made.waves[-1].stop == 3
+
+
+class TestWeightsThatStayed:
+    """Blocks, and maybe the head, that earlier runs of the session left behind."""
+
+    ALONE = 1600 + 300 * 10 + 3 * 4  # one wave, weights opened and closed
+
+    def test_are_counted_beside_a_wave_that_keeps_nothing(self):
+        made = plan(long_prompts(3), stayed=1000)
+        assert (made.keep, made.release) == (False, False)
+        assert made.peak_bytes == self.ALONE + 1000
+
+    def test_are_no_part_of_what_a_run_keeps_twice(self):
+        made = plan(long_prompts(3), stayed=2000, repeats=True)
+        assert made.peak_bytes == self.ALONE + 3000
+        deeper = plan(long_prompts(3), stayed=3000, repeats=True, num_blocks=1)
+        assert deeper.peak_bytes == self.ALONE + 3000
+
+    def test_may_have_the_head_among_them(self):
+        """All blocks and the head stayed; a run that needs them adds none."""
+        made = plan(long_prompts(3), stayed=3700, head=True)
+        assert not made.keep
+        assert made.peak_bytes == self.ALONE + 3700
+        exact = plan(long_prompts(3), stayed=3700, head=True, memory=made.peak_bytes)
+        assert not exact.release
+
+    def test_go_where_a_run_needs_their_memory(self):
+        ample = plan(long_prompts(3), stayed=3000, num_blocks=1)
+        assert (ample.release, ample.peak_bytes) == (False, self.ALONE + 3000)
+        memory = ample.peak_bytes - 1
+        short = plan(long_prompts(3), stayed=3000, num_blocks=1, memory=memory)
+        assert (short.release, short.peak_bytes) == (True, self.ALONE)
+
+    @given(
+        PROMPTS,
+        st.integers(0, 4),
+        st.booleans(),
+        st.booleans(),
+        st.integers(0, 20_000),
+    )
+    def test_never_make_a_plan_exceed_its_limit(
+        self, prompts, blocks, head, repeats, memory
+    ):
+        stayed = 3700 if blocks == 4 else 1000 * blocks
+        words: dict[str, Any] = {"head": head, "repeats": repeats, "stayed": stayed}
+        try:
+            made = plan(prompts, memory=memory, **words)
+        except CapacityError:
+            return
+        assert made.peak_bytes <= memory
+        assert not (made.keep and made.release)
 
 
 def test_equal_prompts_cost_rows_but_no_tokens():

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ster.architecture.rotary_config import (
+from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
     LinearRope,

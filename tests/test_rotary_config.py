@@ -7,15 +7,15 @@ import math
 import pytest
 
 from ster.architecture.fields import Fields
-from ster.architecture.rotary_config import (
+from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
     LinearRope,
     Llama3Rope,
     RopeConfig,
     YarnRope,
-    read_rope,
 )
+from ster.architecture.rotary_config import read_rope
 from ster.errors import ConfigError
 
 PATH = "m/config.json"
@@ -38,7 +38,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0}
 
 def rope(max_positions: int = 64, /, **values: object) -> RopeConfig:
     fields = Fields(values=values, path=PATH, model_type="llama")
-    return read_rope(fields, max_positions)
+    return read_rope(fields, max_positions).scaling
 
 
 def refusal(**values: object) -> str:
@@ -140,11 +140,12 @@ def test_a_disagreement_is_refused_and_both_sides_are_named(values, cause):
 
 @pytest.mark.parametrize("spelling", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize("key", ["type", "rope_type"])
-@pytest.mark.parametrize("kind", ["longrope", "su", "mrope", "LLAMA3", ""])
+@pytest.mark.parametrize("kind", ["ntk", "mrope", "LLAMA3", ""])
 def test_an_unknown_scaling_is_refused_by_its_name(spelling, key, kind):
     assert refusal(**{spelling: {key: kind, "factor": 2.0}}) == (
         f'm/config.json declares rope_scaling "{kind}"; '
-        "Ster implements default, llama3, linear, dynamic, yarn rotary scaling"
+        "Ster implements default, llama3, linear, dynamic, yarn, longrope rotary "
+        "scaling"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster import Activations, PairSet, load, write_toy_checkpoint
+from ster import Activations, PairSet, SteeringVector, load, write_toy_checkpoint
 from ster.architecture.config import resolve_config
 from ster.architecture.spec import LayerSpec
 from ster.decoder.devices import implementation
@@ -400,6 +400,8 @@ class TestNumbersThatAreNotFinite:
             "layer 0 of prompt 2 is not finite at --precision f32"
         )
         assert caught.value.causes == ("the checkpoint's own weights lead there",)
+        assert (caught.value.layer, caught.value.prompt) == (0, 2)
+        assert (caught.value.field, caught.value.found) == ("precision", "f32")
 
     def test_name_the_layer_and_the_way_out(self, tmp_path, device):
         directory = self.write(tmp_path, bias=70_000.0)  # past float16's 65504
@@ -516,21 +518,45 @@ def test_a_verbose_answer_says_its_plan(tmp_path):
 
 def test_one_text_is_no_list_of_responses(tmp_path):
     write_toy_checkpoint(tmp_path / "toy")
-    with pytest.raises(PromptError, match="not one string"):
+    with pytest.raises(PromptError, match="not one string") as caught:
         load(tmp_path / "toy").score_responses("the sea")
+    assert (caught.value.field, caught.value.found) == ("responses", "the sea")
 
 
 def test_a_log_probability_that_is_no_number_is_refused(tmp_path):
     tensors = make_tensors(make_config())
-    tensors["model.layers.1.mlp.down_proj.weight"][:] = np.nan
-    made = write_checkpoint(tmp_path, tensors=tensors)
-    with pytest.raises(NumericsError, match="^a log-probability is not finite"):
-        load(made.directory).score_responses([text([3, 4, 5])])
+    tensors["model.embed_tokens.weight"][9] = np.nan
+    runtime = load(write_checkpoint(tmp_path, tensors=tensors).directory)
+    with pytest.raises(NumericsError) as caught:
+        runtime.score_responses([text([3, 4]), text([3, 9, 5]), text([9, 3])])
+    assert caught.value.sentence == "a log-probability is not finite at --precision f32"
+    assert caught.value.causes == ("the checkpoint's own weights lead there",)
+    assert caught.value.prompt == 2
+    assert (caught.value.field, caught.value.found) == ("precision", "f32")
+
+
+def test_an_answer_of_no_numbers_names_its_prompt_and_what_may_help(tmp_path):
+    tensors = make_tensors(make_config(eos_token_id=None))
+    tensors["model.embed_tokens.weight"][9] = np.inf
+    runtime = load(write_checkpoint(tmp_path, tensors=tensors).directory)
+    with pytest.raises(NumericsError) as caught:
+        list(runtime.generate_all([text([3, 4]), text([9])], max_new_tokens=1))
+    assert caught.value.prompt == 2
+    assert caught.value.causes == ("the checkpoint's own weights lead there",)
+    ones = np.ones((1, 32), np.float32)
+    vector = SteeringVector(
+        layers=(0,), array=ones, model=runtime.model, trait_name="t", method="caa"
+    )
+    with pytest.raises(NumericsError) as caught:
+        runtime.score_responses([text([3, 9, 4])], steer=vector)
+    assert caught.value.causes == ("the stream was steered: less strength may help",)
 
 
 @pytest.mark.parametrize("run", ["generate", "score_responses"])
 def test_an_answer_that_cannot_fit_is_refused_before_its_weights(tmp_path, run):
     write_toy_checkpoint(tmp_path / "toy")
     runtime = load(tmp_path / "toy", memory="1M")
-    with pytest.raises(CapacityError, match="this run needs .* may use 1 MB"):
+    with pytest.raises(CapacityError, match="this run needs .* may use 1 MB") as caught:
         getattr(runtime, run)("the sea" if run == "generate" else ["the sea"])
+    assert (caught.value.field, caught.value.prompt) == ("memory", 1)
+    assert caught.value.expected == 10**6 < int(str(caught.value.found))

@@ -18,15 +18,9 @@ from ster.checkpoint.tokens.process import TokenizerProcess
 from ster.checkpoint.tokens.worker import LoadedTokenizer
 from ster.errors import PromptError, TemplateError, TokenizerError, UsageError
 from tests.checkpoints import byte_tokenizer, word_tokenizer
+from tests.golden.texts import TEXT_NAMES, open_texts
 from tests.light import Folder, Notes, Warnings
 
-GOLDEN = (
-    "llama-gqa",
-    "llama-mha-f16-template-file",
-    "llama3-tied-sharded",
-    "mistral-window",
-    "qwen2",
-)
 TEMPLATE = "{{ bos_token }} {{ messages[0].content }}"
 
 
@@ -67,16 +61,14 @@ def load(folder: Path, chat_template: str = "auto") -> Encoder:
     return load_encoder(Folder(folder), chat_template, Notes())
 
 
-@pytest.mark.parametrize("mode", ["auto", "off"])
-@pytest.mark.parametrize("name", GOLDEN)
-def test_golden_prompts_become_the_golden_ids(shared, name, mode):
-    folder = shared / "golden" / name
-    expected = json.loads((folder / "expected.json").read_bytes())[mode]
-    prompts = [record["prompt"] for record in expected]
-    ids = [record["ids"] for record in expected]
-    encoder = load(folder, mode)
-    assert encode(encoder, prompts) == ids
-    assert [encode(encoder, [prompt])[0] for prompt in prompts] == ids
+@pytest.mark.parametrize("name", TEXT_NAMES)
+def test_golden_prompts_become_the_golden_ids(tmp_path, name):
+    golden = open_texts(name, tmp_path)
+    for mode, texts in golden.of.items():
+        encoder = load(golden.directory, mode)
+        assert encode(encoder, texts.prompts) == texts.token_ids
+        alone = [encode(encoder, [prompt])[0] for prompt in texts.prompts]
+        assert alone == texts.token_ids
 
 
 @pytest.mark.parametrize(

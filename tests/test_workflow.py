@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -18,7 +17,7 @@ from ster.runtime import Runtime
 from ster.vectors.methods import METHODS
 from ster.vectors.selection import PairRows
 from ster.vectors.strengths import Strength, parse_strengths
-from ster.workflows.vectors import rank_candidates, split_pairs
+from ster.workflows.choosing import rank_candidates, split_pairs
 from tests.checkpoints import make_config, make_tensors, text, write_checkpoint
 
 
@@ -56,13 +55,8 @@ def cpu(toy: Path) -> Runtime:
 
 
 @pytest.fixture(scope="module")
-def published(shared: Path) -> Any:
-    return json.loads((shared / "golden/toy/published.json").read_bytes())
-
-
-@pytest.fixture(scope="module")
-def calm(shared: Path) -> PairSet:
-    return PairSet.load(shared / "golden/toy/pairs.json")
+def calm(published: dict[str, Any]) -> PairSet:
+    return PairSet.of(published["pairs"], trait_name="calm")
 
 
 PAIRS = PairSet.of(
@@ -208,6 +202,7 @@ def test_a_split_without_two_parts_is_refused(num_pairs, holdout, words):
     assert caught.value.sentence == (
         f"a held-out fraction of {words} rank on; both need at least one"
     )
+    assert (caught.value.field, caught.value.found) == ("holdout", holdout)
 
 
 @pytest.mark.parametrize("holdout", [0, 1, -0.5, 1.5, float("nan"), float("inf")])
@@ -217,6 +212,8 @@ def test_a_share_outside_of_zero_and_one_is_refused(cpu, holdout):
     assert caught.value.sentence == (
         "the held-out fraction must be above zero and below one"
     )
+    assert caught.value.field == "holdout"
+    assert caught.value.found is holdout
 
 
 @pytest.mark.parametrize(("holdout", "warned"), [(0.25, True), (0.5, False)])
@@ -320,6 +317,10 @@ def test_a_limit_that_leaves_no_pair_is_refused(cpu):
     with pytest.raises(DirectionError) as caught:
         cpu.evaluate(PAIRS, vector, trial("1", max_sequence=2))
     assert caught.value.sentence == "every pair exceeds the 2 token limit"
+    # The shortest pair's longer side.
+    assert (caught.value.field, caught.value.found) == ("max_sequence", 2)
+    assert caught.value.expected == 4
+    assert caught.value.causes == ("the shortest has 4 tokens",)
 
 
 @pytest.mark.parametrize(
@@ -388,6 +389,8 @@ def test_a_sum_whose_length_leaves_float32_is_refused(cpu):
         cpu.generate("the sea", steer=[long])
     assert caught.value.sentence == TOO_LONG
     assert caught.value.causes == ("its squared length leaves float32",)
+    assert caught.value.layer == 1
+    assert caught.value.found == pytest.approx(64 * 9e36, rel=1e-6)
     largest = other(cpu, array=np.full((1, 64), 3e38, np.float32))
     with pytest.raises(DirectionError, match=TOO_LONG):
         cpu.score_responses(["the sea"], steer=[largest, largest, -largest])
@@ -416,6 +419,7 @@ def test_no_response_has_no_score_and_an_empty_batch_is_refused(cpu):
     assert cpu.score_responses([]) == []
     with pytest.raises(DirectionError) as caught:
         cpu.score_responses(["the sea"], batch_size=0)
+    assert (caught.value.field, caught.value.found) == ("batch_size", 0)
     assert caught.value.sentence == (
         "strength selection requires batch size of at least one"
     )
@@ -471,6 +475,8 @@ def test_a_vector_of_another_model_is_refused(cpu, toy):
     assert caught.value.sentence == (
         f'artifact model "other" does not match runtime model "{name}"'
     )
+    assert caught.value.field == "model"
+    assert (caught.value.found, caught.value.expected) == ("other", name)
     with pytest.raises(DocumentError) as caught:
         cpu.generate("the sea", steer=[other(cpu, model="other")])
     assert caught.value.sentence == (
@@ -482,6 +488,8 @@ def test_a_vector_of_another_shape_is_refused(cpu):
     with pytest.raises(DocumentError) as caught:
         cpu.evaluate(PAIRS, other(cpu, array=np.ones((1, 32), "f4")))
     assert caught.value.sentence == "artifact width 32 does not match model width 64"
+    assert caught.value.field == "hidden_size"
+    assert (caught.value.found, caught.value.expected) == (32, 64)
     with pytest.raises(LayerError) as caught_layer:
         cpu.evaluate(PAIRS, other(cpu, layers=(4,)))
     assert caught_layer.value.sentence == "layer 4 is outside the model's 0..3 range"

@@ -1,4 +1,4 @@
-"""The families that ster reads, and how each was checked: what ``ster models`` lists."""
+"""The families that ster reads, and how each was checked: ``ster models``."""
 
 from __future__ import annotations
 

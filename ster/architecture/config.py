@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from ster.architecture.blocks import check_activation
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
 from ster.architecture.spec import ModelSpec
@@ -52,7 +51,7 @@ def read_document(path: Path) -> dict[str, object]:
 
 def is_owned(document: dict[str, object]) -> bool:
     """Tell whether the family is one of those that ster computes itself."""
-    return document.get("model_type") in FAMILIES
+    return _unwrapped(document).get("model_type") in FAMILIES
 
 
 def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
@@ -64,8 +63,15 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
     fields = _known_family(document, path)
     _refuse_quantized(fields)
     _require_causal(fields)
-    check_activation(fields)
     return FAMILIES[fields.model_type](fields)
+
+
+def _unwrapped(document: dict[str, object]) -> dict[str, object]:
+    """Look into a vision model's config for the text model that it wraps."""
+    inner = document.get("text_config")
+    if document.get("model_type") in FAMILIES or not isinstance(inner, dict):
+        return document
+    return inner if inner.get("model_type") in FAMILIES else document
 
 
 def unsupported(document: dict[str, object], path: str, *causes: str) -> ConfigError:
@@ -87,6 +93,7 @@ def unsupported(document: dict[str, object], path: str, *causes: str) -> ConfigE
 def _known_family(document: dict[str, object], path: str) -> Fields:
     if not is_owned(document):
         raise unsupported(document, path, way_out(document))
+    document = _unwrapped(document)
     model_type = str(document["model_type"])
     return Fields(values=document, path=path, model_type=model_type)
 

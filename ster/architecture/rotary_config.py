@@ -7,84 +7,48 @@ Transformers 4 writes ``rope_theta`` and ``rope_scaling``, Transformers 5 writes
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from ster.architecture.fields import Fields, shown
+from ster.architecture.fields import LARGEST_NUMBER, Fields, shown
+from ster.architecture.rotary import (
+    DefaultRope,
+    DynamicRope,
+    LinearRope,
+    Llama3Rope,
+    LongRope,
+    QueryScaling,
+    ReadRope,
+    RopeConfig,
+    YarnRope,
+)
 from ster.errors import ConfigError
 from ster.text import quoted
 
-SCALINGS = ("default", "llama3", "linear", "dynamic", "yarn")
+SCALINGS = ("default", "llama3", "linear", "dynamic", "yarn", "longrope")
+# Older words for longrope.
+_LONGROPE = ("su",)
 # What transformers assumes for nearly every family (5.24, default_theta of
 # RotaryEmbeddingConfigMixin): the first Llama files name no theta.
 DEFAULT_THETA = 10_000.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultRope:
-    """Unscaled rotary frequencies: theta^(-2i/head_dim)."""
-
-    theta: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinearRope:
-    """Frequencies divided by a factor."""
-
-    theta: float
-    factor: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicRope:
-    """A theta that grows with the prompt, once it is longer than the trained length."""
-
-    theta: float
-    factor: float
-    max_position_embeddings: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Llama3Rope:
-    """Long wavelengths divided by a factor, short ones kept, a blend between."""
-
-    theta: float
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_position_embeddings: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YarnRope:
-    """Interpolated and extrapolated frequencies blended by their rotations.
-
-    ``attention_factor`` multiplies cosines and sines.
-    """
-
-    theta: float
-    factor: float
-    attention_factor: float
-    beta_fast: float
-    beta_slow: float
-    truncate: bool
-    original_max_position_embeddings: int
-
-
-RopeConfig = DefaultRope | LinearRope | DynamicRope | Llama3Rope | YarnRope
-
-
 def read_rope(
-    fields: Fields, max_position_embeddings: int, default_theta: float = DEFAULT_THETA
-) -> RopeConfig:
-    """Resolve the rotary scaling of a config.
+    fields: Fields,
+    max_position_embeddings: int,
+    default_theta: float = DEFAULT_THETA,
+    *,
+    partial: float | None = None,
+) -> ReadRope:
+    """Resolve the rotation of a config.
 
     Args:
         fields: The whole config.
         max_position_embeddings: The trained length, in tokens.
         default_theta: The family's own, where the file names none.
+        partial: The share of channels that turns where the file names none; None
+            refuses any but all.
 
     Returns:
-        The one scaling that every layer uses.
+        The one that every layer uses.
 
     Raises:
         ConfigError: The scaling is unknown or incomplete, or the two spellings differ.
@@ -93,16 +57,59 @@ def read_rope(
     """
     scaling = _one_spelling(fields)
     kind = _known_kind(scaling)
-    _refuse_partial(scaling)
-    _refuse_partial(fields)
+    if partial is None:
+        _refuse_partial(scaling)
+        _refuse_partial(fields)
     theta = scaling.number("rope_theta", default_theta)
     if theta <= 1.0:
         # At one every channel would turn alike, and yarn would divide by zero.
         place = fields if fields.has("rope_theta") else scaling
         place.refuse("rope_theta", theta, "above one")
+    share = 1.0 if partial is None else _partial(fields, scaling, partial)
+    # Phi-style files keep the original length beside the scaling; it then wins.
+    place = fields if fields.has("original_max_position_embeddings") else scaling
+    length = place.count("original_max_position_embeddings", max_position_embeddings)
+    return ReadRope(
+        scaling=_resolve(fields, scaling, kind, theta, max_position_embeddings, length),
+        partial=share,
+        query_scaling=_query_scaling(scaling, length),
+    )
+
+
+def kind_of_rope(fields: Fields, kind: str, older_theta: str) -> Fields:
+    """Look at a config as layers of one kind see it.
+
+    Args:
+        fields: The whole config.
+        kind: ``full_attention`` or ``sliding_attention``.
+        older_theta: What the older spelling calls this kind's theta.
+    """
+    values = dict(fields.values)
+    nested = fields.inner("rope_parameters")
+    if nested is not None:
+        by_kind = nested.inner(kind)
+        values["rope_parameters"] = {} if by_kind is None else dict(by_kind.values)
+        values.pop("rope_theta", None)
+    else:
+        values["rope_theta"] = values.get(older_theta)
+    if kind != "full_attention":
+        values.pop("rope_scaling", None)
+    return Fields(values=values, path=fields.path, model_type=fields.model_type)
+
+
+def _resolve(
+    fields: Fields,
+    scaling: Fields,
+    kind: str,
+    theta: float,
+    max_positions: int,
+    original: int,
+) -> RopeConfig:
     if kind == "default":
         _refuse_idle_factor(scaling)
         return DefaultRope(theta=theta)
+    if kind == "longrope":
+        return _longrope(scaling, theta, max_positions, original)
     if kind in ("linear", "yarn") and not scaling.has("factor"):
         raise ConfigError(
             f"{fields.path} declares {kind} rope_scaling with no factor",
@@ -114,16 +121,30 @@ def read_rope(
         return LinearRope(theta=theta, factor=factor)
     if kind == "dynamic":
         return DynamicRope(
-            theta=theta, factor=factor, max_position_embeddings=max_position_embeddings
+            theta=theta, factor=factor, max_position_embeddings=max_positions
         )
-    # Phi-style files keep the original length beside the scaling; it then wins.
-    place = fields if fields.has("original_max_position_embeddings") else scaling
-    original = place.count("original_max_position_embeddings", max_position_embeddings)
     return (_llama3 if kind == "llama3" else _yarn)(scaling, theta, factor, original)
+
+
+def _partial(fields: Fields, scaling: Fields, usual: float) -> float:
+    """Read the share of a head's channels that turns, in either spelling."""
+    place = scaling if scaling.has("partial_rotary_factor") else fields
+    share = place.number("partial_rotary_factor", usual)
+    if share > 1.0:
+        place.refuse("partial_rotary_factor", share, "at most one")
+    return share
+
+
+def _query_scaling(scaling: Fields, length: int) -> QueryScaling | None:
+    if not scaling.has("llama_4_scaling_beta"):
+        return None
+    beta = scaling.number("llama_4_scaling_beta")
+    return QueryScaling(beta=beta, length=length)
 
 
 def _known_kind(scaling: Fields) -> str:
     kind = _kind(scaling)
+    kind = "longrope" if kind in _LONGROPE else kind
     if kind not in SCALINGS:
         known = ", ".join(SCALINGS)
         raise ConfigError(
@@ -165,6 +186,39 @@ def _llama3(scaling: Fields, theta: float, factor: float, original: int) -> Llam
         high_freq_factor=high,
         original_max_position_embeddings=original,
     )
+
+
+def _longrope(
+    scaling: Fields, theta: float, max_positions: int, original: int
+) -> LongRope:
+    factor = scaling.number("factor", max(max_positions / original, 1e-6))
+    usual = 1.0
+    if factor > 1 and original > 1:
+        usual = math.sqrt(1 + math.log(factor) / math.log(original))
+    short, long = (_factors(scaling, f"{which}_factor") for which in ("short", "long"))
+    if len(short) != len(long):
+        scaling.refuse(
+            "long_factor", len(long), f"as long as short_factor, {len(short)}"
+        )
+    return LongRope(
+        theta=theta,
+        short_factor=short,
+        long_factor=long,
+        attention_factor=scaling.number("attention_factor", usual),
+        original_max_position_embeddings=original,
+    )
+
+
+def _factors(scaling: Fields, name: str) -> tuple[float, ...]:
+    """Read a list of numbers above zero."""
+    values = scaling.values.get(name)
+    if not isinstance(values, list) or not values:
+        scaling.refuse(name, values, "a list of numbers")
+    for value in values:
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        if not real or not 0 < value < LARGEST_NUMBER:
+            scaling.refuse(name, value, "numbers above zero")
+    return tuple(map(float, values))
 
 
 def _yarn(scaling: Fields, theta: float, factor: float, original: int) -> YarnRope:

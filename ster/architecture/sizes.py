@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ster.architecture.fields import Fields
-from ster.architecture.rotary_config import DEFAULT_THETA, read_rope
+from ster.architecture.rotary import DefaultRope, LongRope, ReadRope
+from ster.architecture.rotary_config import DEFAULT_THETA, kind_of_rope, read_rope
 from ster.architecture.spec import Rotary
 
 # Far above any model, and low enough that a list of all layers is small.
@@ -23,7 +25,7 @@ class Sizes:
     num_key_value_heads: int
     head_dim: int
     max_position_embeddings: int
-    rms_norm_eps: float
+    norm_eps: float
 
 
 def read_sizes(
@@ -32,6 +34,7 @@ def read_sizes(
     head_dim: int | None = None,
     max_position_embeddings: int | None = None,
     rms_norm_eps: float | None = None,
+    eps_field: str = "rms_norm_eps",
 ) -> Sizes:
     """Read the sizes.
 
@@ -41,6 +44,7 @@ def read_sizes(
             the heads.
         max_position_embeddings: The same for the trained length; None requires it.
         rms_norm_eps: The same for what norms add; None requires it.
+        eps_field: What the file calls that.
 
     Raises:
         ConfigError: A size is missing or does not fit the others.
@@ -56,21 +60,61 @@ def read_sizes(
         num_key_value_heads=_num_key_value_heads(fields, heads),
         head_dim=_head_dim(fields, heads, head_dim),
         max_position_embeddings=positions,
-        rms_norm_eps=fields.number("rms_norm_eps", rms_norm_eps),
+        norm_eps=fields.number(eps_field, rms_norm_eps),
     )
 
 
-def read_rotary(fields: Fields, sizes: Sizes, theta: float = DEFAULT_THETA) -> Rotary:
+def read_rotary(
+    fields: Fields,
+    sizes: Sizes,
+    theta: float = DEFAULT_THETA,
+    *,
+    partial: float | None = None,
+) -> Rotary:
     """Read the rotary scaling that all layers share.
 
     Args:
         fields: The whole config.
         sizes: Its sizes.
         theta: The family's own where the file names none.
+        partial: The share of a head's channels that turns, where the file names none;
+            None refuses any but all of them.
     """
-    positions = sizes.max_position_embeddings
-    scaling = read_rope(fields, positions, theta)
-    return Rotary(scaling=scaling, dim=sizes.head_dim)
+    rope = read_rope(fields, sizes.max_position_embeddings, theta, partial=partial)
+    return make_rotary(fields, sizes, rope)
+
+
+def read_rotary_by_kind(
+    fields: Fields, sizes: Sizes, thetas: Mapping[str, tuple[str, float]]
+) -> dict[str, Rotary]:
+    """Read a rotary scaling for each kind of layer.
+
+    In the older spelling ``rope_scaling`` is that of layers with full attention.
+
+    Args:
+        fields: The whole config.
+        sizes: Its sizes.
+        thetas: For each kind, the older spelling's field and the family's own theta.
+    """
+    rotaries: dict[str, Rotary] = {}
+    for kind, (older, theta) in thetas.items():
+        of_kind = kind_of_rope(fields, kind, older)
+        rope = read_rope(of_kind, sizes.max_position_embeddings, theta)
+        rotaries[kind] = make_rotary(of_kind, sizes, rope)
+    return rotaries
+
+
+def make_rotary(fields: Fields, sizes: Sizes, rope: ReadRope) -> Rotary:
+    """Give a scaling its channels."""
+    dim, scaling = int(sizes.head_dim * rope.partial), rope.scaling
+    # Of an odd number one channel more turns, as it does in transformers.
+    odd = dim % 2 and not isinstance(scaling, DefaultRope)
+    if dim < 2 or dim + dim % 2 > sizes.head_dim or odd:
+        fields.refuse("partial_rotary_factor", rope.partial, "an even share of a head")
+    if isinstance(scaling, LongRope) and len(scaling.short_factor) != dim // 2:
+        found = len(scaling.short_factor)
+        fields.refuse("rope_scaling", found, f"{dim // 2} factors, one a channel pair")
+    return Rotary(scaling=scaling, dim=dim, query_scaling=rope.query_scaling)
 
 
 def _num_key_value_heads(fields: Fields, heads: int) -> int:

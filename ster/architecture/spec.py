@@ -14,58 +14,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
-from ster.architecture.rotary_config import DynamicRope, RopeConfig
-
-Shapes = dict[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """y = x Wᵀ + b, with W stored as (outputs, inputs).
-
-    Args:
-        name: Of the module; its tensors are ``<name>.weight`` and ``<name>.bias``.
-        outputs: Width of y.
-        inputs: Width of x.
-        bias: There is a b.
-    """
-
-    name: str
-    outputs: int
-    inputs: int
-    bias: bool = False
-
-    @property
-    def num_values(self) -> int:
-        """Count the values of its weight."""
-        return self.outputs * self.inputs
-
-    @property
-    def shapes(self) -> Shapes:
-        """List its tensors."""
-        shapes: Shapes = {f"{self.name}.weight": (self.outputs, self.inputs)}
-        return shapes | ({f"{self.name}.bias": (self.outputs,)} if self.bias else {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Norm:
-    """x / sqrt(mean(x²) + eps) · w over the last axis (RMSNorm).
-
-    Args:
-        name: Of the module; its tensor is ``<name>.weight``.
-        size: Width of x.
-        eps: Added to the mean square.
-    """
-
-    name: str
-    size: int
-    eps: float
-
-    @property
-    def shapes(self) -> Shapes:
-        """List its tensors."""
-        return {f"{self.name}.weight": (self.size,)}
+from ster.architecture.modules import Matrix, Norm, Shapes
+from ster.architecture.rotary import DynamicRope, LongRope, QueryScaling, RopeConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +26,13 @@ class Rotary:
 
     Args:
         scaling: Theta, and what becomes of the frequencies.
-        dim: Channels of a head that turn, in halves.
+        dim: Channels of a head that turn, in halves, from the first on.
+        query_scaling: Multiplies queries, if anything does.
     """
 
     scaling: RopeConfig
     dim: int
+    query_scaling: QueryScaling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +44,14 @@ class Attention:
         num_key_value_heads: Key and value heads; divides the query heads.
         head_dim: Width of one head.
         scale: Multiplies the scores.
+        softcap: Scores become softcap · tanh(score / softcap).
         window: How many tokens a query sees, itself included; None sees all before it.
         rotary: None leaves queries and keys as they are.
         q_norm: Normalises queries before the rotation: each head where its size is
             ``head_dim``, else all heads as one row.
         k_norm: The same for keys.
+        sinks: A tensor with one score a query head, which takes its share of the
+            attention and gives nothing.
     """
 
     q_proj: Matrix
@@ -105,10 +62,12 @@ class Attention:
     num_key_value_heads: int
     head_dim: int
     scale: float
+    softcap: float | None = None
     window: int | None = None
     rotary: Rotary | None = None
     q_norm: Norm | None = None
     k_norm: Norm | None = None
+    sinks: str | None = None
 
     @property
     def query_size(self) -> int:
@@ -120,22 +79,53 @@ class Attention:
         """The width of all key heads together, and of all value heads."""
         return self.num_key_value_heads * self.head_dim
 
+    @property
+    def shapes(self) -> Shapes:
+        """List its tensors."""
+        parts = (self.q_proj, self.k_proj, self.v_proj, self.q_norm, self.k_norm)
+        shapes = _shapes_of(*parts, self.o_proj)
+        if self.sinks is not None:
+            shapes[self.sinks] = (self.num_heads,)
+        return shapes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedForward:
-    """down(silu(gate(x)) · up(x))."""
+    """down(act(gate(x)) · up(x)), or down(act(up(x))) without a gate.
 
-    gate_proj: Matrix
+    Args:
+        activation: ``silu``, ``gelu`` (by the error function) or ``gelu_tanh``.
+        gate_proj: None where there is no gate.
+    """
+
+    activation: str
+    gate_proj: Matrix | None
     up_proj: Matrix
     down_proj: Matrix
 
     @property
     def intermediate_size(self) -> int:
-        """The width between gate and down."""
+        """The width of what down takes."""
         return self.down_proj.inputs
 
+    @property
+    def inner(self) -> tuple[Matrix, ...]:
+        """Gate, if there is one, and up, which read the same input."""
+        gate = () if self.gate_proj is None else (self.gate_proj,)
+        return (*gate, self.up_proj)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    @property
+    def widest(self) -> int:
+        """The width of gate and up together."""
+        return sum(each.outputs for each in self.inner)
+
+    @property
+    def shapes(self) -> Shapes:
+        """List its tensors."""
+        return _shapes_of(self.gate_proj, self.up_proj, self.down_proj)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayerSpec:
     """One block: h += m · out_norm(attention(norm(h))), then the feed-forward part so.
 
@@ -146,6 +136,7 @@ class LayerSpec:
         feed_forward_norm: Before the feed-forward part.
         feed_forward_out_norm: After it, before the sum.
         residual_multiplier: The m.
+        parallel: Both parts read the same h, and both sums are one.
     """
 
     prefix: str
@@ -156,35 +147,67 @@ class LayerSpec:
     feed_forward_norm: Norm | None = None
     feed_forward_out_norm: Norm | None = None
     residual_multiplier: float = 1.0
+    parallel: bool = False
 
-    @property
+    @cached_property
     def shapes(self) -> Shapes:
         """List its tensors, by their names within the block."""
-        attention, feed_forward = self.attention, self.feed_forward
-        parts = (
+        return _shapes_of(
             self.attention_norm,
-            attention.q_proj,
-            attention.k_proj,
-            attention.v_proj,
-            attention.q_norm,
-            attention.k_norm,
-            attention.o_proj,
+            self.attention,
             self.attention_out_norm,
             self.feed_forward_norm,
-            feed_forward.gate_proj,
-            feed_forward.up_proj,
-            feed_forward.down_proj,
+            self.feed_forward,
             self.feed_forward_out_norm,
         )
-        shapes: Shapes = {}
-        for part in parts:
-            shapes |= {} if part is None else part.shapes
-        return shapes
 
     @property
     def num_values(self) -> int:
         """Count the values of its tensors."""
         return sum(map(math.prod, self.shapes.values()))
+
+
+def _constant_until(scaling: RopeConfig) -> int | None:
+    if isinstance(scaling, DynamicRope):
+        return scaling.max_position_embeddings
+    if isinstance(scaling, LongRope):
+        return scaling.original_max_position_embeddings
+    return None
+
+
+class _HasShapes(Protocol):
+    @property
+    def shapes(self) -> Shapes: ...
+
+
+def _shapes_of(*parts: _HasShapes | None) -> Shapes:
+    """Merge the tensors of parts; those that share one name it alike."""
+    shapes: Shapes = {}
+    for part in parts:
+        shapes |= {} if part is None else part.shapes
+    return shapes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """How a family's files name what the spec names.
+
+    Args:
+        prefixes: What may stand in front of every name but the head's; the first that a
+            file has is taken. A model saved without its head often has none.
+        ignored: Ends of names of tensors that hold nothing of the model, such as the
+            rotary frequencies that old files carry along.
+    """
+
+    prefixes: tuple[str, ...] = ("model.", "")
+    ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
+
+    def spelled(self, names: Iterable[str]) -> list[str]:
+        """List all that tensors may be called in a file, for its index to choose."""
+        # A head has the name of a wrapper before it, if there is one.
+        fronts = {*self.prefixes, ""}
+        fronts |= {front.removesuffix("model.") for front in fronts}
+        return [front + name for name in names for front in sorted(fronts)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +224,10 @@ class ModelSpec:
         embedding_scale: Multiplies the embedding's rows.
         final_norm: Between the last block and the head.
         head: None where the embedding is the head as well.
+        positions: Learned positions, added to the embedding's rows, if there are any.
         logit_scale: Multiplies the logits.
+        naming: How the files name the tensors.
+        logit_softcap: Then they become softcap · tanh(logit / softcap).
     """
 
     model_type: str
@@ -212,8 +238,11 @@ class ModelSpec:
     embedding: Matrix
     final_norm: Norm
     head: Matrix | None = None
+    positions: Matrix | None = None
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
+    logit_softcap: float | None = None
+    naming: Naming = Naming()
 
     @property
     def num_hidden_layers(self) -> int:
@@ -239,25 +268,24 @@ class ModelSpec:
         """Tell which rotary frequencies a prompt of so many tokens needs.
 
         Prompts with equal rotary lengths may share tokens: their common prefix has the
-        same residuals. Only dynamic scaling tells long prompts apart.
+        same residuals. Only two scalings tell long prompts apart.
         """
-        if self._dynamic_from is None:
+        if self._told_apart_from is None or num_tokens <= self._told_apart_from:
             return 0
-        return max(num_tokens, self._dynamic_from)
+        return num_tokens if self._is_dynamic else self._told_apart_from + 1
 
     @cached_property
-    def _dynamic_from(self) -> int | None:
-        """Find the length from which on a prompt's own length sets its frequencies."""
+    def _is_dynamic(self) -> bool:
+        rotaries = (each.attention.rotary for each in self.layers)
+        return any(isinstance(each.scaling, DynamicRope) for each in rotaries if each)
+
+    @cached_property
+    def _told_apart_from(self) -> int | None:
+        """Find the length up to which all prompts have the same frequencies."""
         rotaries = (each.attention.rotary for each in self.layers)
         scalings = [rotary.scaling for rotary in rotaries if rotary is not None]
-        return min(
-            (
-                each.max_position_embeddings
-                for each in scalings
-                if isinstance(each, DynamicRope)
-            ),
-            default=None,
-        )
+        lengths = [_constant_until(scaling) for scaling in scalings]
+        return min((each for each in lengths if each is not None), default=None)
 
     def shapes(self, layers: Iterable[int], *, head: bool) -> Shapes:
         """List the tensors that a run reads.
@@ -266,7 +294,7 @@ class ModelSpec:
             layers: The blocks that run.
             head: Final norm and head are used as well.
         """
-        shapes = dict(self.embedding.shapes)
+        shapes = _shapes_of(self.embedding, self.positions)
         for index in layers:
             layer = self.layers[index]
             shapes |= {layer.prefix + n: shape for n, shape in layer.shapes.items()}

@@ -49,6 +49,30 @@ def require_full_attention(fields: Fields, num_layers: int) -> None:
         fields.refuse("layer_types", kind, f"{FULL} in every layer")
 
 
+def listed_windows(
+    fields: Fields, slides: Sequence[bool], usual: int | None
+) -> tuple[int | None, ...]:
+    """Read windows that stand in some layers only.
+
+    Args:
+        fields: The whole config.
+        slides: Which layers have one where ``layer_types`` does not say it.
+        usual: The family's own window where the file has no such field.
+
+    Raises:
+        ConfigError: Windows are used and their size is not given.
+    """
+    types = read_layer_types(fields, len(slides))
+    if types is None:
+        types = [SLIDING if each else FULL for each in slides]
+    if SLIDING not in types:
+        return (None,) * len(slides)
+    if fields.values.get("sliding_window", usual) is None:
+        raise no_window(fields)
+    window = fields.count("sliding_window", usual)
+    return tuple(window if kind == SLIDING else None for kind in types)
+
+
 def no_window(fields: Fields) -> ConfigError:
     """Make the refusal of windows whose size is not given."""
     return ConfigError(

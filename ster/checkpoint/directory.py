@@ -50,7 +50,7 @@ class Directory:
         """Do nothing: the files are here."""
 
     def refuse_unknown(self, name: str) -> None:
-        """Refuse nothing: what a directory does not list is not there."""
+        """Do nothing: a file that the directory does not list is not there."""
 
     def missing_file(self, name: str) -> CheckpointError:
         """Say which of config and tokenizer is missing, and what is there instead."""
@@ -101,7 +101,7 @@ def open_directory(path: str) -> Directory:
 
 
 def may_be_file(path: str) -> bool:
-    """Tell a file; one that may not even be looked at is refused when it is read."""
+    """Tell whether a path is a file; one that may not be looked at counts as a file."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except PermissionError:

@@ -22,13 +22,13 @@ POINTER_CAUSE = (
 )
 NOT_READ = (".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".npz")
 _POINTER_START = b"version https://git-lfs"
-# Far longer than any pointer, far shorter than any checkpoint's header.
+# First bytes that are looked at: more than a pointer's or a GGUF file's mark takes.
 HEAD_BYTES = 64
 _GGUF = (
     "GGUF is llama.cpp's format; use the checkpoint that it was converted from, with "
     "its config.json and safetensors"
 )
-# What names of tensors begin with when they are not the model's own.
+# Prefixes of tensor names in files that hold something else than a plain model.
 _PREFIXES = {
     "base_model.model.": (
         "as a PEFT adapter's do; merge it into its base (merge_and_unload) and save "
@@ -76,7 +76,9 @@ def kind_of_file(mode: int) -> str:
 
 
 def explain_place(path: str) -> list[str | BaseException]:
-    """Say why a name that is listed, or may be, is no file; nothing where it is none.
+    """Say why a path is no readable file: a broken link, a folder, a pipe.
+
+    Nothing is said of a file, or of a path where there is nothing.
 
     Args:
         path: Of a file that ought to be there.
@@ -93,7 +95,7 @@ def explain_place(path: str) -> list[str | BaseException]:
 
 
 def explain_file(path: str) -> list[str]:
-    """Say what a file is that was given as ``--model``; nothing where it is no file."""
+    """Say what kind of file was given as ``--model``; nothing where it is no file."""
     path = path.rstrip("/")
     if not os.path.isfile(path):
         return []
@@ -166,7 +168,7 @@ def explain_tokenizer(names: Collection[str]) -> list[str]:
 
 
 def explain_tensors(names: Iterable[str]) -> list[str]:
-    """Say whose names a checkpoint's tensors have, where one that is needed is missing.
+    """Say whose tensor names these are, where a tensor that is needed is missing.
 
     Args:
         names: As they stand in the files.

@@ -1,6 +1,6 @@
 """Turn ``--model`` into files: a directory on this machine, else a model on the Hub.
 
-May import ``errors``, ``documents`` and ``checkpoint.hub``; never reads a tensor.
+Finds, checks and downloads files; never reads a tensor.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Source(Protocol):
         """Return the path of a file that need not be downloaded, or None."""
 
     def keep(self, names: Iterable[str]) -> None:
-        """See to it that a later run, which may be offline, finds what there is."""
+        """Make sure that a later run without network finds these files, if any."""
 
     def refuse_unknown(self, name: str) -> None:
-        """Refuse where nobody can know whether the checkpoint has this file."""
+        """Refuse a missing file if it is unknown whether the checkpoint has it."""
 
     def missing_file(self, name: str) -> CheckpointError:
         """Make the refusal for a checkpoint without this config or tokenizer."""
@@ -91,8 +91,8 @@ class CheckpointFiles:
         """Return the local path of a light file, or None where there is none.
 
         Raises:
-            CheckpointError: It is a Git LFS pointer, cannot be fetched, or nobody can
-                know offline whether there is one.
+            CheckpointError: It is a Git LFS pointer, cannot be fetched, or it cannot be
+                known offline whether there is such a file.
         """
         if name not in self.source.names:
             self.source.refuse_unknown(name)
@@ -198,8 +198,8 @@ def open_files(model: str, revision: str | None) -> CheckpointFiles:
 
     Args:
         model: An existing directory, else a model id of the Hub.
-        revision: Branch, tag or commit on the Hub, or in the cache folder of one of its
-            models; another directory's is only recorded.
+        revision: Branch, tag or commit on the Hub, or in the Hub's cache folder of a
+            model; of any other directory it is only recorded.
 
     Raises:
         CheckpointError: The directory cannot be listed.
@@ -243,7 +243,7 @@ def local_files(model: str, revision: str | None = None) -> list[str]:
 
 
 def _is_pointer(path: Path) -> bool:
-    """Tell a Git LFS pointer; what cannot be read is refused by whoever needs it."""
+    """Tell a Git LFS pointer; an unreadable file is refused later, when it is read."""
     try:
         return is_pointer(read_head(path))
     except OSError:

@@ -11,11 +11,11 @@ from typing import TypeGuard
 
 from ster.documents.strict_json import read_json
 
-# Before the header stands its length.
+# The length of the header stands before it.
 LENGTH_BYTES = 8
 # The largest mixtures of experts have 100,000 tensors, spread over a hundred files; in
-# one file, at 150 bytes each, they would still fit. The library would take 100 MB, and
-# a made-up header of that size a minute and a gigabyte.
+# one file, at 150 bytes each, they would still fit. The library allows 100 MB, but a
+# hostile header of that size takes a minute and a gigabyte to read.
 MAX_HEADER_BYTES = 16 * 2**20
 _MAX_VALUES = 2**64 - 1
 # Bits of a value. A type of less than a byte is packed.
@@ -138,7 +138,7 @@ def _count_values(name: str, shape: tuple[int, ...]) -> int:
     count = 1
     for size in shape:
         count *= size
-        # What overflows there is refused here, though Python would count on.
+        # The library refuses a count that overflows, and Python's would not.
         if count > _MAX_VALUES:
             raise ValueError(f"the tensor {name} has too large a shape")
     return count

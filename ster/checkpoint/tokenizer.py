@@ -1,6 +1,6 @@
 """From prompts to token ids: the checkpoint's tokenizer, with its template or without.
 
-Both are a stranger's programs and run in processes of their own.
+Both come from strangers, so each runs in a confined process of its own.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Encoder:
     Args:
         tokenizer: Of the checkpoint.
         template: Wraps a prompt as a user's message; None encodes it as it is.
-        label: How the documents call that: ``applied``, ``absent`` or ``off``.
+        label: What documents say of the template: ``applied``, ``absent`` or ``off``.
     """
 
     def __init__(
@@ -104,11 +104,13 @@ class Encoder:
     def encode_conversations(
         self, conversations: Sequence[Conversation]
     ) -> list[TokenIds]:
-        """Encode turns that the model is to answer; raw, the last one's text alone.
+        """Encode conversations that the model is to answer.
+
+        Without a template this is the text of the last turn alone.
 
         Raises:
-            PromptError: They cannot be tokenized or give no tokens.
-            TemplateError: The template refuses them, or drops the last.
+            PromptError: One cannot be tokenized or gives no tokens.
+            TemplateError: The template refuses one, or drops its last turn.
         """
         for turns in conversations:
             refuse_what_is_no_text([turn["content"] for turn in turns])
@@ -122,8 +124,8 @@ class Encoder:
     ) -> EncodedResponses:
         """Encode whole responses: under a template, an assistant's turn alone.
 
-        Where the template refuses one of them alone, all of them follow a user's turn:
-        their prompt, or else an empty one.
+        Where the template refuses to render one of them alone, each of them follows a
+        user's turn: its prompt, or an empty turn.
 
         Args:
             texts: The responses.
@@ -199,7 +201,7 @@ class Encoder:
         batches = template.render_whole(
             chats, add_generation_prompt=add_generation_prompt
         )
-        # The template spells the special tokens itself.
+        # The template writes the special tokens itself.
         return self._tokenize(batches, add_special_tokens=False)
 
     def _tokenize(
@@ -231,11 +233,11 @@ def load_encoder(
         chat_template: ``auto`` uses the model's own template where it has one; ``off``
             does not look for it.
         reporter: Is told once how prompts are encoded.
-        template_args: What the template is told beside each conversation.
+        template_args: Variables of the template, by name.
 
     Raises:
-        UsageError: ``chat_template`` is another word, or an argument is none, or there
-            is no template to read it.
+        UsageError: ``chat_template`` is another word; a template argument is invalid,
+            or there is no template to read it.
         TokenizerError: The tokenizer or its config cannot be loaded.
         TemplateError: The template cannot be used.
     """
@@ -259,7 +261,7 @@ def load_encoder(
             template = ChatTemplate.load(files, config, reporter, args)
             label = "absent" if template is None else "applied"
     except SterError:
-        TokenizerProcess(path, []).check()  # what is wrong with it is said first
+        TokenizerProcess(path, []).check()  # a broken tokenizer is refused first
         raise
     tokenizer.check()
     if template is not None:
@@ -276,12 +278,12 @@ def load_encoder(
 
 
 def start_ahead(model: str, chat_template: str) -> None:
-    """Start the processes that ``load_encoder`` will need, while others are busy.
+    """Start the processes that ``load_encoder`` will need.
 
-    For commands, which import array libraries meanwhile.
+    Commands import array libraries while these processes come up.
 
     Args:
-        model: A directory, or the id of a model that is not looked for here.
+        model: A directory, or a model's id, which is not looked up here.
         chat_template: ``auto`` or ``off``.
     """
     start_process_ahead(TOKENIZER)
@@ -304,7 +306,7 @@ def _may_have_template(model: str) -> bool:
 def _read_config(
     files: LightFiles, chat_template: str, reporter: Reporter
 ) -> TokenizerConfig:
-    """Read the tokenizer config, which a run without template can do without."""
+    """Read the tokenizer config; a run without template only warns of a broken one."""
     try:
         config = read_tokenizer_config(files)
         config.declared_tokens()

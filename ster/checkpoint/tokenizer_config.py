@@ -1,7 +1,7 @@
 """tokenizer_config.json: the template and the special tokens that it declares.
 
 Read as transformers reads it, with Python's own json: the last of a repeated key
-counts, and numbers such as Infinity are let be.
+counts, and numbers such as Infinity are accepted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TokenizerConfig:
     legacy: Mapping[str, object] = field(default_factory=dict)
 
     def special_tokens(self) -> dict[str, str | None]:
-        """Collect the tokens that are declared by name; None is declared as none."""
+        """Collect the tokens that are declared by name; None is declared as null."""
         tokens = named_tokens(self.fields)
         for name, text in named_tokens(self.legacy).items():
             if tokens.get(name) is None:
@@ -63,7 +63,7 @@ class TokenizerConfig:
         """List what is to be one token each, in the order transformers adds them.
 
         Raises:
-            TokenizerError: A declaration is none.
+            TokenizerError: A declaration has another form.
         """
         tokens = self._numbered_tokens()
         known = {token["content"] for token in tokens}
@@ -88,7 +88,7 @@ class TokenizerConfig:
         return [token for _, token in sorted(numbered, key=lambda each: each[0])]
 
     def _named_tokens(self) -> list[Token]:
-        # Where tokens are numbered, transformers does not look at the older file.
+        # Where tokens are numbered, transformers ignores special_tokens_map.json.
         files = [self.fields]
         if "added_tokens_decoder" not in self.fields:
             files.append(self.legacy)
@@ -111,7 +111,7 @@ class TokenizerConfig:
             name = names[0] if fields.get(names[0]) else names[1]
             declared = fields.get(name) or []
             if isinstance(declared, dict):
-                continue  # they have names
+                continue  # named tokens, which _named_tokens lists
             if not isinstance(declared, list) or None in map(_token_text, declared):
                 raise self._refusal(name, "a list of tokens")
             tokens += map(_special, declared)

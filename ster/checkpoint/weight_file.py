@@ -1,10 +1,10 @@
-"""One weight file: opened and mapped, and held to staying as it is.
+"""One weight file: opened and mapped, and refused once it has changed.
 
-A run reads a file for minutes or hours. What is written into it meanwhile would give
-other numbers, and what is cut off would end the process, so the file's size and time of
-change are compared with those at the beginning. They are asked of the descriptor whose
-bytes are mapped: a careful tool, which puts a new file in place of the old one,
-disturbs nobody.
+A run reads a file for minutes or hours. If somebody writes to it meanwhile, the numbers
+would be others; if somebody cuts it, touching the lost bytes would end the process. So
+its size and time of change are compared with those at the beginning. They are those of
+the open file: a careful tool, which puts a new file in place of the old one, does no
+harm.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WeightFile:
     Args:
         path: Where it lay when it was opened.
         mapped: All its bytes. Touching those of a file that was cut ends the process.
-        descriptor: Of the same file, whatever lies at ``path`` by now.
+        descriptor: Of the mapped file, even if another lies at ``path`` by now.
         size: In bytes, when it was opened.
         mtime_ns: When it was last written to, as it was then.
     """
@@ -92,11 +92,11 @@ class WeightFile:
             raise WeightsError(sentence, *causes, path=self.path) from error
 
     def read(self, start: int, size: int) -> bytes:
-        """Copy bytes out, past the mapping: a file that was cut is an error here.
+        """Copy bytes out without the mapping, so that a file that was cut is an error.
 
         Raises:
-            WeightsError: They cannot be read, or the file has changed since it was
-                opened, be it while they were read.
+            WeightsError: The bytes cannot be read, or the file has changed since it was
+                opened, even during this read.
         """
         parts: list[bytes] = []
         try:
@@ -115,10 +115,10 @@ class WeightFile:
     def check_unchanged(self) -> None:
         """Refuse a file that was written to or cut since it was opened.
 
-        One call of the system; it does not notice a writer who puts the old time back.
+        It costs one system call, and misses a writer who puts the old time back.
 
         Raises:
-            WeightsError: It has changed, or can no longer be asked.
+            WeightsError: It has changed, or its state cannot be read.
         """
         try:
             status = os.fstat(self.descriptor)
@@ -166,7 +166,7 @@ def _map(path: Path, descriptor: int) -> WeightFile:
 
 def _map_bytes(descriptor: int, size: int) -> mmap.mmap:
     if sys.version_info >= (3, 13):
-        # Else it takes a second descriptor, and a shell allows few.
+        # Otherwise mmap takes a second descriptor, and a shell allows few.
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False)
     return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
 

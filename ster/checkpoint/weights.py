@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.spec import Shapes
+from ster.architecture.modules import Shapes
+from ster.architecture.spec import Naming
 from ster.checkpoint.lookalikes import explain_tensors
 from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError
 
-# numpy has no bfloat16: those are held as the 16 bits they are.
+# numpy has no bfloat16: such values are held as their 16 bits.
 STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-# Rotary frequencies that old Llama files carry along; ster computes its own.
-IGNORED = ("rotary_emb.inv_freq",)
-# A model saved with its head has this in front of every name but the head's; one saved
-# without it (the bare decoder) has not.
-PREFIX = "model."
-BESIDE = ("lm_head.weight",)
+# Heads stand beside the model and not in it, so they lack its prefix.
+BESIDE = ("lm_head.weight", "embed_out.weight")
 # Values converted at a time: what is read for them stays in a core's cache.
 _PIECE = 1 << 18
 
@@ -43,7 +40,7 @@ class StoredTensor:
         data: A view of the mapped file; bfloat16 as its 16 bits.
         dtype: F32, F16 or BF16.
         file: The file that it lies in.
-        start: First byte in the file; ``data`` is what lies there.
+        start: Where ``data`` begins in the file, in bytes.
     """
 
     data: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
@@ -55,8 +52,8 @@ class StoredTensor:
         """Return the values as f32: the mapped view itself, or an exact conversion.
 
         Raises:
-            WeightsError: The file changed before its values were converted. A view is
-                what the file is at any later time: ``check_unchanged`` after its use.
+            WeightsError: The file changed before its values were converted. A view
+                shows later changes too: call ``check_unchanged`` after using it.
         """
         # An odd header may leave a tensor unaligned, which no BLAS takes.
         if self.dtype == "F32" and self.data.flags.aligned:
@@ -94,12 +91,35 @@ class StoredTensor:
 
     def part(self, start: int, stop: int) -> StoredTensor:
         """Return some rows; nothing is copied."""
-        return StoredTensor(
-            data=self.data[start:stop],
-            dtype=self.dtype,
-            file=self.file,
-            start=self.start + self.data[:start].nbytes,
-        )
+        before = self.data[:start].nbytes
+        return self._seen(self.data[start:stop], self.start + before)
+
+    def at(self, index: int) -> StoredTensor:
+        """Return one of those that are stacked along the first axis."""
+        return self._seen(self.data[index], self.start + self.data[:index].nbytes)
+
+    def transposed(self) -> StoredTensor:
+        """Return it with its last two axes exchanged; nothing is copied."""
+        return self._seen(self.data.swapaxes(-1, -2), self.start)
+
+    def rows_as_float32(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Copy some rows out as f32.
+
+        Raises:
+            WeightsError: The file has changed since it was opened.
+        """
+        first, count = int(rows[0]), len(rows)
+        in_a_row = int(rows[-1]) == first + count - 1 and (np.diff(rows) == 1).all()
+        if not (in_a_row and self.data.flags.c_contiguous):
+            return self.take(rows)
+        part = self.part(first, first + count)
+        # Copied past the mapping, which a file that is cut takes with it.
+        stored: NDArray[np.float32]
+        stored = part.read() if self.dtype == "F32" else part.as_float32()
+        return stored
+
+    def _seen(self, data: Any, start: int) -> StoredTensor:  # noqa: ANN401
+        return StoredTensor(data=data, dtype=self.dtype, file=self.file, start=start)
 
     def take(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Gather some rows as f32; only their pages are touched.
@@ -141,27 +161,32 @@ def _widen(stored: NDArray[Any], values: NDArray[np.float32]) -> None:
         values[...] = stored
 
 
-def open_weights(files: Sequence[Path], shapes: Shapes) -> dict[str, StoredTensor]:
+def open_weights(
+    files: Sequence[Path], shapes: Shapes, naming: Naming | None = None
+) -> dict[str, StoredTensor]:
     """Map the files and find every tensor that a run needs.
 
     Args:
         files: The shards that hold them.
-        shapes: Names without the ``model.`` in front, and shapes.
+        shapes: Names without what stands in front of them, and shapes.
+        naming: What may stand there; a Llama's names where it is not given.
 
     Returns:
         The tensors by the names in ``shapes``.
 
     Raises:
-        WeightsError: A file is damaged; a tensor is missing, of another shape or type,
-            or present though the config gives it no place. Each is named.
+        WeightsError: A file is damaged; a tensor is missing, has another shape or type,
+            or is there though the config gives it no place. The error names it.
     """
     try:
         entries = _read_headers(files)
-        prefix = PREFIX if any(name.startswith(PREFIX) for name in entries) else ""
-        _refuse_unexpected(entries, shapes, prefix)
+        named = naming or Naming()
+        prefix = next(
+            each for each in (*named.prefixes, "") if _any_begins(entries, each)
+        )
+        _refuse_unexpected(entries, shapes, named, prefix)
         return {
-            # The head stands beside the model, not in it.
-            name: _find(entries, name if name in BESIDE else prefix + name, shape)
+            name: _find(entries, stored_name(name, prefix, entries), shape)
             for name, shape in shapes.items()
         }
     except WeightsError as error:
@@ -203,7 +228,7 @@ def _read_header(path: Path) -> dict[str, _Entry]:
 
 
 def _refuse_unexpected(
-    entries: Mapping[str, _Entry], shapes: Shapes, prefix: str
+    entries: Mapping[str, _Entry], shapes: Shapes, naming: Naming, prefix: str
 ) -> None:
     """Refuse tensors of the run's blocks that the config does not speak of.
 
@@ -212,13 +237,25 @@ def _refuse_unexpected(
     blocks = {block for name in shapes if (block := _block_of(name))}
     for name in entries:
         bare = name.removeprefix(prefix)
-        expected = bare in shapes or bare.endswith(IGNORED)
+        expected = bare in shapes or bare.endswith(naming.ignored)
         if _block_of(bare) in blocks and not expected:
             raise WeightsError(
                 f"the tensor {name} is in the checkpoint, but config.json gives it "
                 "no place",
                 field=name,
             )
+
+
+def stored_name(name: str, prefix: str, stored: Collection[str]) -> str:
+    """Tell how a file names a tensor; a wrapper's head has the wrapper's name alone."""
+    if name not in BESIDE:
+        return prefix + name
+    outer = prefix.removesuffix("model.") + name
+    return outer if outer in stored else name
+
+
+def _any_begins(names: Collection[str], prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in names) or not prefix
 
 
 def _block_of(name: str) -> str | None:

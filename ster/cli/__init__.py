@@ -28,7 +28,7 @@ def main() -> NoReturn:
         stop_on_signals()
         open_missing_streams()
         if not sys.warnoptions:
-            warnings.simplefilter("ignore")  # what a person should know is a note
+            warnings.simplefilter("ignore")  # libraries'; ster's own go to a reporter
         code = run(sys.argv[1:])
         ignore_signals()
     except Stopped as stopped:
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except SterError as error:
-        raise_if_stopped()  # rather than say what came of it
+        raise_if_stopped()  # a stop causes errors, which are not worth saying
         say(error_text(error))
         return error.exit_code
     except KeyboardInterrupt:
@@ -73,7 +73,7 @@ def error_text(error: SterError) -> str:
 
 
 def unexpected(error: Exception) -> str:
-    """Say in one line what no one foresaw."""
+    """Describe an unforeseen error in one line."""
     if isinstance(error, MemoryError):
         return "out of memory"
     detail = " ".join(f"{type(error).__name__}: {error}".split())

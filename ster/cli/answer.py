@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ster.documents.descriptors import is_standard_output
 from ster.text import CONTROLS
 
-# Within pretty JSON these stand in strings only, where their escapes mean the same; a
-# newline is between values. Lone surrogates are the bytes of a path that is no text.
+# In pretty JSON these stand within strings only, where an escape means the same; only a
+# newline stands between values too. Lone surrogates are the bytes of an odd path.
 _JSON_ESCAPES = {
     code: f"\\u{code:04x}"
     for code in (*CONTROLS, *range(0xD800, 0xE000))
@@ -33,7 +33,7 @@ def render(answer: object, *, text: bool) -> str:
 
 
 def render_beside(output_path: str, answer: object, *, text: bool) -> str:
-    """Render what is said beside a written document, nothing where it went to stdout.
+    """Render an answer beside a written document; nothing if that went to stdout.
 
     Args:
         output_path: Where the document went.
@@ -59,5 +59,5 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _one_line(text: str) -> str:
-    """Quote a string that would break its line, so that no name can forge another."""
+    """Quote a string that would break its line, so that it cannot forge another."""
     return text if CONTROLS.isdisjoint(map(ord, text)) else json.dumps(text)

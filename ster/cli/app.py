@@ -44,7 +44,7 @@ def root(
     ] = False,
     text: Text = False,
 ) -> None:
-    """Read the residual stream of open-weight language models.
+    """Read and steer the residual stream of open-weight language models.
 
     Answers go to stdout; progress, notes and errors go to stderr.
     """

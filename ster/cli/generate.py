@@ -51,7 +51,8 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="<FILE>",
-        help="A prompt set to answer instead, into --output.",
+        help='A JSON document {"prompts": ["...", ...]} to answer instead, into '
+        "--output.",
     ),
 ]
 Output = Annotated[
@@ -171,8 +172,8 @@ def answer(
             yield render_beside(output_path, output_path, text=text)
             return
         pieces = runtime.stream(prompts[0], steer=steer, answering=how)
-        # A pipe gets the text; a terminal is not steered by it, and a person's shell
-        # prompt wants a line of its own.
+        # A pipe gets the text as it is. On a terminal what would control it is escaped,
+        # and a newline gives the shell's prompt a line of its own.
         if not sys.stdout.isatty():
             yield from pieces
             return

@@ -1,6 +1,6 @@
-"""The model flags: spelled once for all commands, and what becomes of them.
+"""The model flags: spelled once for all commands, and turned into an open model.
 
-A command asks for one ``ModelFlags`` and is made with ``with_model_flags``.
+A command takes one ``ModelFlags`` as ``flags`` and is decorated ``with_model_flags``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ModelFlags:
         typer.Option(
             "--precision",
             metavar="<WIDTH>",
-            help="Width of weights and residual stream: f32, f16 or bf16.",
+            help="Width of weights and residual stream: f32, f16 or, not on cpu, bf16.",
         ),
     ] = "f32"
     chat_template: Annotated[
@@ -120,8 +120,8 @@ class ModelFlags:
             "--memory",
             metavar="<SIZE>",
             callback=_check_memory,
-            help="Most memory that the run may take, such as 800M or 4G; three "
-            "quarters of what is free unless given.",
+            help="Most memory that the process may take, with keys and values, such as "
+            "800M or 4G; three quarters of what is free unless given.",
         ),
     ] = None
     verbose: Annotated[
@@ -130,14 +130,14 @@ class ModelFlags:
     ] = False
 
     def check_device(self) -> None:
-        """Refuse a device or precision that is not to be had.
+        """Refuse a device or precision that is not available.
 
         Raises:
-            SterError: A word is unknown, or not for this machine.
+            SterError: A word is unknown, or does not suit this machine.
         """
         from ster.checkpoint.tokenizer import start_ahead
 
-        # It comes up while the array libraries are imported.
+        # These processes come up while the array libraries are imported.
         start_ahead(self.model, self.chat_template)
         from ster.loading import check_device
 
@@ -145,7 +145,7 @@ class ModelFlags:
 
     @property
     def choice(self) -> ModelChoice:
-        """What the flags say, read."""
+        """The values of the flags, parsed."""
         from ster.runs.choice import ModelChoice
 
         return ModelChoice(
@@ -166,8 +166,8 @@ class ModelFlags:
         """Load the model, and show what it says until the ``with`` ends.
 
         Args:
-            layers: The selection that is checked as soon as the config is read.
-            output_path: What must not be a file of the model.
+            layers: A selection of layers, checked as soon as the config is read.
+            output_path: The output, which must not be a file of the model.
 
         Raises:
             SterError: Whatever can be refused before the weights are mapped.
@@ -190,10 +190,10 @@ _FIRST, _LAST = ("model",), ("memory", "verbose", "text")
 
 
 def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Spell the model flags in a command's signature, and hand them over as ``flags``.
+    """Add the model flags to a command's signature, and hand them over as ``flags``.
 
-    typer reads the signature: the model comes first, what bounds the run last, and the
-    others where ``flags`` stands.
+    typer lists flags in the signature's order: ``--model`` first, ``--memory``,
+    ``--verbose`` and ``--text`` last, the other model flags where ``flags`` stands.
     """
     own = inspect.signature(command, eval_str=True).parameters
     annotations = get_type_hints(ModelFlags, include_extras=True)
@@ -230,7 +230,7 @@ def _parameter(flag: Field[Any], annotation: object) -> inspect.Parameter:
 def check_output(output_path: str, input_paths: Iterable[str]) -> None:
     """Refuse to write over a file that the run reads.
 
-    Devices are not meant: a terminal is often both.
+    A device passes: a terminal is often input and output at once.
 
     Raises:
         OutputError: The output is an input.

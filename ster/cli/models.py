@@ -9,9 +9,9 @@ from ster.cli.options import Text
 def models(*, text: Text = False) -> str:
     """List the families of models that ster reads, and how each was checked.
 
-    Those that run through mlx-lm do so on metal and cuda. `largest_error` is the largest
-    difference from transformers in float64 that was seen, as a share of the layer's
-    largest value.
+    Those that run through mlx-lm do so on metal and cuda. `largest_error` is the
+    largest difference from transformers in float64 that was seen, as a share of the
+    layer's largest value.
     """
     from ster.architecture.catalogue import families
 

@@ -59,7 +59,7 @@ Text = Annotated[
 
 
 class Command(TyperCommand):
-    """A command whose flags take no other flag as their value, and only one value."""
+    """A command that refuses a flag given twice, or in the place of a value."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Check the words of the line, then parse them."""
@@ -101,7 +101,7 @@ def _takes(param: object) -> bool:
 
 
 def _flags(args: list[str], valued: set[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag that takes a value with the word after it, ``""`` if attached."""
+    """Yield each flag with a value, and the next word; ``""`` after ``--a=b``."""
     words = iter(args)
     for word in words:
         if word == "--":

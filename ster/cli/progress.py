@@ -21,7 +21,7 @@ REDRAW_SECONDS = 0.1
 
 @contextmanager
 def open_reporter() -> Iterator[Reporter]:
-    """Give the reporter that suits stderr, and put the terminal back in order."""
+    """Give the reporter that suits stderr; restore the terminal when the run ends."""
     if not is_terminal():
         yield PlainReporter()
         return
@@ -75,12 +75,12 @@ class PlainReporter:
 class LiveReporter:
     """A bar with prompts, block, tokens per second and time left; notes above it.
 
-    It is redrawn from ``progress`` and by no thread of its own, so that it cannot
-    outlive the run or speak between the lines of an error.
+    It is redrawn by ``progress`` and not by a thread, so that it cannot outlive the run
+    or draw between the lines of an error.
 
     Args:
         console: The terminal.
-        clock: Seconds that only grow.
+        clock: Returns seconds that never go back.
     """
 
     def __init__(

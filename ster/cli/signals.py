@@ -37,7 +37,7 @@ def stop_on_signals() -> None:
 
 
 def _report_unraisable(lost: UnraisableHookArgs) -> None:
-    """Pass over a stop that fell where nothing can be raised: it is still in force."""
+    """Say nothing of a stop that Python had to drop: the order is remembered."""
     if not issubclass(lost.exc_type, (Stopped, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)
 

@@ -53,7 +53,7 @@ def write_stdout(text: str) -> bool:
 
 
 def say(text: str) -> None:
-    """Write lines for a person to stderr; what would steer the terminal is escaped."""
+    """Write lines for a person to stderr; what would control a terminal is escaped."""
     write_stderr(printable(text))
 
 
@@ -67,7 +67,7 @@ def write_stderr(text: str) -> None:
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """Encode text so that a path reads as it was given, and nothing is unprintable.
+    """Encode text so that nothing is refused, and a path keeps its bytes.
 
     Bytes of an argument that were no text come back as they were; characters that the
     encoding lacks become backslash escapes.
@@ -99,7 +99,7 @@ class Messages:
         return sys.stderr.isatty()
 
     def fileno(self) -> int:
-        """Give the descriptor, of which rich asks the width."""
+        """Give the descriptor, from which rich learns the terminal's width."""
         return sys.stderr.fileno()
 
 

@@ -78,7 +78,9 @@ Strengths = Annotated[
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        "--batch-size", metavar="<N>", help="Responses that are scored together."
+        "--batch-size",
+        metavar="<N>",
+        help="Responses that are scored together; needed by --strengths.",
     ),
 ]
 MaxSequence = Annotated[
@@ -86,7 +88,7 @@ MaxSequence = Annotated[
     typer.Option(
         "--max-sequence",
         metavar="<N>",
-        help="Leave out pairs with a side of more tokens when strengths are measured.",
+        help="Leave out pairs with a side of more tokens; needed by --strengths.",
     ),
 ]
 Artifact = Annotated[
@@ -115,9 +117,10 @@ def train(
     method: Method = "caa",
     text: Text = False,
 ) -> str:
-    """Fit a direction at every chosen layer, and write them as a steering artifact.
+    """Fit a direction at every chosen layer.
 
-    Prints what it holds, with accuracy and margin on the pairs it was fitted on.
+    Writes the directions as a steering artifact, and prints what it holds, with
+    accuracy and margin on the pairs that they were fitted on.
     """
     # Late, here and below, so that `ster --help` does not wait for the array libraries.
     from ster.documents.pairs import PairSet
@@ -147,12 +150,13 @@ def optimize(
     holdout: Holdout = 0.2,
     text: Text = False,
 ) -> str:
-    """Choose method and layer on held-out pairs, and write the best one's artifact.
+    """Choose method and layer on held-out pairs.
 
-    Prints what it holds and how every candidate did, beside random directions.
+    Fits the best candidate again on all pairs, writes it as a steering artifact, and
+    prints what it holds and how every candidate did, beside random directions.
     """
     from ster.documents.pairs import PairSet
-    from ster.workflows.vectors import check_holdout, split_pairs
+    from ster.workflows.choosing import check_holdout, split_pairs
 
     flags.check_device()
     check_holdout(holdout)
@@ -186,9 +190,10 @@ def evaluate(
     max_sequence: MaxSequence = None,
     text: Text = False,
 ) -> str:
-    """Measure how a vector orders pairs, and what steering with it does to them.
+    """Measure how a vector tells pairs apart.
 
-    Prints a report; nothing is written.
+    Prints, for each of its layers, how often the positive side scores higher and by how
+    much; with --strengths also what steering does to the sides. Writes nothing.
     """
     from ster.documents.pairs import PairSet
     from ster.vectors.steering import SteeringVector

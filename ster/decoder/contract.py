@@ -141,10 +141,11 @@ class Decoder(Protocol[Array]):
         """Return how many keys one attention batch may gather."""
         ...
 
-    def embed(self, token_ids: Ints) -> Array:
+    def embed(self, token_ids: Ints, position_ids: Ints) -> Array:
         """Gather embedding rows, (num_tokens, hidden_size); the table stays as it is.
 
-        Every id is below ``spec.vocab_size``.
+        Every id is below ``spec.vocab_size``. Learned positions are added, if there are
+        any.
         """
         ...
 

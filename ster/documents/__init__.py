@@ -1,4 +1,4 @@
-"""The files that people write and read: prompt sets and activation artifacts.
+"""The files that people write and read: prompts, pairs, artifacts and answers.
 
 Documents know nothing of models, devices or the command line.
 """

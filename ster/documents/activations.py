@@ -198,7 +198,7 @@ class Activations:
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
-        """Let numpy take it for its array, without a copy unless one is needed."""
+        """Let numpy use this as ``array``, without a copy unless one is needed."""
         return np.array(self.array, dtype=dtype, copy=copy)
 
     def layer(self, layer: int) -> Float32Array:

@@ -1,8 +1,8 @@
 """The answers to a prompt set, as ``ster generate --prompts`` writes them.
 
 One compact JSON object. Answers are written as they come, so memory does not grow with
-their number. The document appears when every prompt is answered; of a run that ends
-before, the finished answers are kept beside it.
+their number. The document appears when every prompt is answered. If the run ends
+earlier, the finished answers are kept beside it under a name with ``.partial``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class AnswerWriter:
     """Write answers one by one; the document appears when the ``with`` ends well.
 
     When it ends with an exception, the old document stays as it was, and the answers
-    so far, if any, become a whole document under the name with ``.partial`` behind it:
-    ``kept`` says where, None where there is none.
+    so far, if any, become a whole document under the name with ``.partial`` behind it.
+    ``kept`` is the path of that document, or None.
 
     Args:
         path: Where the document shall be.

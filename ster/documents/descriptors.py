@@ -1,7 +1,7 @@
 """Paths that mean a descriptor of this process: /dev/stdout, /dev/fd/3.
 
-Opening such a path anew would truncate a log, or start at its beginning; the descriptor
-itself appends where the shell said so, and needs no name.
+Opening such a path by name would truncate a log, or write over its beginning. The
+descriptor itself keeps the position and the append mode that the shell gave it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import fcntl
 import os
 from typing import BinaryIO
 
-_MOST_LINKS = 40  # as the system has it
+_MOST_LINKS = 40  # Linux follows as many
 
 
 def find_descriptor(path: str) -> int | None:
@@ -37,7 +37,7 @@ def find_descriptor(path: str) -> int | None:
 
 
 def open_descriptor(descriptor: int) -> BinaryIO:
-    """Open another end of a descriptor, which shares its place and its flags.
+    """Open a copy of a descriptor, which shares its position and its flags.
 
     Raises:
         OSError: It is not open, or not for writing.

@@ -1,4 +1,4 @@
-"""The fields of a parsed artifact, and the two that say whose document it is."""
+"""Taking fields from a parsed artifact, and checking its schema and product."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def check_provenance(fields: dict[str, object]) -> None:
     """Refuse an artifact of another schema or product.
 
     Raises:
-        JsonError: The fields that tell are missing.
-        DocumentError: They tell of another.
+        JsonError: One of these two fields is missing.
+        DocumentError: One of them names another.
     """
     schema = field(fields, "schema_version", int)
     if schema != SCHEMA_VERSION:
@@ -70,7 +70,7 @@ def parse_row(row: object, layer: int, hidden_size: int) -> list[object]:
             found=len(values),
             expected=hidden_size,
         )
-    # Types, since numpy would take true for 1.0 and "1.0" too.
+    # Types are compared, since numpy would read true and "1.0" as 1.0.
     foreign = set(map(type, values)) - {float, int}
     if foreign == {type(None)}:
         raise DocumentError(f"layer {layer} contains a non-finite value", layer=layer)

@@ -1,7 +1,8 @@
 """f32 values from decimal text, exactly, though JSON parsers read f64.
 
-Rounding text to f64 and that to f32 is not rounding once: 7.038531e-26 is the shortest
-text of an f32, its f64 lies halfway to the next one, and halfway goes to the even one.
+Rounding text to f64 and then to f32 may give another f32 than rounding it once:
+7.038531e-26 is the shortest text of an f32, but the f64 of that text lies halfway to
+the next f32, and a tie rounds to the even one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def narrow(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def _whose_text_it_is(value: np.float64, nearest: np.float32) -> np.float32:
-    """Choose the neighbour whose shortest digits parse to the value, if one's do."""
+    """Choose, of the two f32 around a value, the one whose shortest text it is.
+
+    The nearest where it is the shortest text of neither.
+    """
     toward = np.float32(np.inf if value > nearest else -np.inf)
     other = np.nextafter(nearest, toward)
     return other if float(str(other)) == value else nearest

@@ -75,6 +75,7 @@ class PairSet:
             DocumentError: As for the class, or something is no pair of strings.
 
         Example:
+            >>> from ster import PairSet
             >>> PairSet.of([("What a joy!", "What a pity!")], trait_name="happy")
             PairSet('happy', 1 pair)
         """

@@ -17,7 +17,7 @@ _NO_ORDER = "a set has no order, and results stand in the order of the list"
 
 
 def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
-    """Read the prompts of a file, in its order, as they stand there.
+    """Read the prompts of a file, in order and unchanged.
 
     Raises:
         DocumentError: The file cannot be read or is no prompt set.
@@ -37,8 +37,8 @@ def check_prompts(prompts: Iterable[str]) -> list[str]:
     """Refuse prompts that no activation can be read for.
 
     Raises:
-        PromptError: There are none, or one is no string, blank or no Unicode text; or
-            they are no list, nor anything that yields them in an order of its own.
+        PromptError: There are none; one is no string, blank or no Unicode text; or they
+            are neither a list nor another ordered iterable.
     """
     checked = take_list(prompts, "prompts")
     if not checked:
@@ -51,16 +51,15 @@ def check_prompts(prompts: Iterable[str]) -> list[str]:
 
 
 def take_list(texts: Iterable[str], name: str) -> list[str]:
-    """Take a list, or anything that yields its items in an order of its own.
+    """Take a list or another ordered iterable of texts.
 
     Args:
         texts: What a notebook handed over.
-        name: The argument, as sentences call it.
+        name: What the sentence calls the argument.
 
     Raises:
-        PromptError: It would come apart into something else, as a mapping into its
-            keys does and a table into the names of its columns, or it is no list at
-            all.
+        PromptError: It is neither. A string, a mapping or a table is refused too: it
+            would yield its letters, its keys or the names of its columns.
     """
     given: Any = texts
     kind = type(given).__name__
@@ -86,7 +85,7 @@ def check_text(text: str, name: str, number: int | None = None) -> None:
     """Refuse what is no Unicode text.
 
     Args:
-        text: Handed over as one.
+        text: What was given as a text.
         name: What the sentence calls it.
         number: Which of several it is, counted from 1.
 

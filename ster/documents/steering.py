@@ -58,7 +58,7 @@ def open_artifact(
     """Open the place of an artifact; it appears, whole, when the ``with`` ends.
 
     Yields:
-        A function that writes the document, whose keys are in their order.
+        A function that writes the document, its keys in the order that they have.
 
     Raises:
         OutputError: It cannot be written. Then nothing is left behind.

@@ -17,12 +17,13 @@ from ster.errors import DocumentError, OutputError, SterError
 from ster.text import quoted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Nothing here follows a backslash or is a quote or a colon, so strings stay strings.
+# Dropped before keys are counted. None is a quote or a colon, and none may directly
+# follow a backslash, so strings end where they did.
 _NO_PART_OF_A_KEY_COUNT = b"0123456789.,-+eE[]{} \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
-# Who names an output so means another format.
+# An output with such a name is meant to be in another format.
 _OTHER_FORMATS = (
     *(".npz", ".npy", ".safetensors", ".pt", ".pth", ".bin", ".gguf", ".h5", ".hdf5"),
     *(".parquet", ".csv", ".tsv", ".pkl", ".pickle", ".zip"),
@@ -36,7 +37,7 @@ class JsonError(ValueError):
 
 
 def read_json(data: bytes) -> object:
-    """Read one JSON document, with nothing let pass that the format does not have.
+    """Read one JSON document strictly: whatever the format does not have is refused.
 
     Args:
         data: UTF-8, with or without a byte order mark.
@@ -113,11 +114,11 @@ def read_document(
     Args:
         path: The file.
         parse: Takes the document; raises ``JsonError`` where its form is wrong.
-        unread: The refusal of a file that cannot be read, its path left out.
-        invalid: The refusal of anything else, likewise.
+        unread: The sentence for a file that cannot be read, without its path.
+        invalid: The sentence for any other fault of the file, without its path.
 
     Raises:
-        DocumentError: One of these two.
+        DocumentError: With one of these two sentences, or what ``parse`` raises.
     """
     label = os.fsdecode(path)
     try:

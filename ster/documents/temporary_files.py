@@ -1,8 +1,8 @@
 """Files and directories under a hidden name beside their place, until they are whole.
 
-A run holds a lock on what it writes, which the system releases however the run
-ends. So what is not locked is nobody's, and the next run to the same directory removes
-it. Where a file system has no locks, nothing is removed.
+A run holds a lock on what it writes, which the system releases however the run ends. So
+a hidden file without a lock belongs to no run, and the next run that writes to the same
+directory removes it. On a file system without locks nothing is removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TemporaryFile:
         remove_leftovers(os.path.dirname(target))
         self._target = target
         self._name, self._lock = _create(target, _make_file)
-        # Both hold the lock, so that it outlives the file, whose closing may fail.
+        # Both descriptors hold the lock, so it lasts until the closed file is moved.
         self._file = os.fdopen(os.dup(self._lock), "wb")
         if mode is not None:
             os.fchmod(self._lock, mode)
@@ -117,7 +117,9 @@ def _remove_if_unlocked(entry: os.DirEntry[str]) -> None:
 
 
 def _create(target: str, make: Callable[[str], int]) -> tuple[str, int]:
-    """Make and lock what has a hidden name, anew where a run that tidies was quicker.
+    """Make and lock a hidden file or directory.
+
+    Another run may take it for a leftover before it is locked; then it is made anew.
 
     Returns:
         The name and an open descriptor.
@@ -141,7 +143,10 @@ def _make_directory(name: str) -> int:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file, or tell that another has; without locks there is none to ask."""
+    """Lock a file; False where another run has locked it.
+
+    On a file system without locks the file counts as locked by this run.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -21,8 +21,9 @@ class AtomicFile:
 
     It is written under a hidden name beside its place and renamed over it when the
     ``with`` ends well. Otherwise the old file stays and nothing else is left. A
-    symbolic link stays one, a device or a pipe (``/dev/null``) is written directly,
-    and ``/dev/stdout`` is the descriptor itself, so what is appended to stays.
+    symbolic link stays a link, and a device or a pipe (``/dev/null``) is written
+    directly. ``/dev/stdout`` means the descriptor itself, so a log that the shell
+    appends to keeps its text.
 
     Args:
         path: Where the file shall be. Parent directories are made.
@@ -66,14 +67,14 @@ class AtomicFile:
     def set_aside(self, ending: bytes, suffix: str) -> str | None:
         """Keep what was written under a longer name, and leave the place as it was.
 
-        This is another way to end a ``with``, for what is of use though not whole.
+        This is another way to end a ``with``, for output of use though incomplete.
 
         Args:
-            ending: Written first.
+            ending: Written before the file is closed.
             suffix: Put behind the name.
 
         Returns:
-            Its path; None where nothing could be kept, as of what goes to a pipe.
+            The path; None where nothing could be kept, as when the place is a pipe.
         """
         kept = self._temporary
         if kept is None:
@@ -120,7 +121,7 @@ class AtomicFile:
         elif stat.S_ISDIR(status.st_mode):
             raise _os_error(errno.EISDIR)
         elif _is_named_file(path, status):
-            # A rename asks the directory only; a write-protected file stays protected.
+            # A rename would replace a write-protected file too; opening it is refused.
             os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
             mode = stat.S_IMODE(status.st_mode)
             self._temporary = TemporaryFile(os.path.realpath(path), mode)
@@ -188,7 +189,7 @@ def _make_directory(directory: str, made: list[str]) -> None:
         os.mkdir(directory)
         made.append(directory)
     except FileExistsError:
-        # Another process made it meanwhile, or "a/.." came to be with "a".
+        # Another process made it meanwhile, or "a/.." exists since "a" was made.
         if not os.path.isdir(directory):
             raise _os_error(errno.ENOTDIR) from None
 

@@ -16,9 +16,9 @@ class ModelChoice:
         model: A directory, or the id of a model on the Hugging Face Hub.
         revision: Branch, tag or commit on the Hub.
         device: Where to compute.
-        precision: Width of weights and stream.
+        precision: What weights and stream are kept at.
         chat_template: ``auto`` or ``off``.
-        template_args: What the chat template is told beside the conversation.
+        template_args: Variables of the chat template, by name.
         memory: Bytes that the process may take; None is a share of what is free.
         verbose: Say how a run is planned.
 
@@ -36,7 +36,7 @@ class ModelChoice:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no word; which words there are is said where they are used."""
+        """Refuse what is no string; unknown words are refused where they are used."""
         for name in ("model", "device", "precision", "chat_template"):
             require_string(getattr(self, name), name)
         if self.revision is not None:

@@ -1,6 +1,7 @@
 """What each layer needs to know of a packed stream: its angles, who attends to whom.
 
-Layers that agree in their window, their rotation and their wanted rows share one.
+Layers with the same rotation share its tables; layers with the same window and the same
+wanted rows share their attention.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ InputsOf = Callable[[int], LayerInputs[Array]]
 
 
 def pack_tokens(spec: ModelSpec, prompts: Sequence[Tokens]) -> PackedPrompts:
-    """Pack prompts for a model: those share tokens that share rotary frequencies."""
+    """Pack prompts; only those with the same rotary frequencies share tokens."""
     return pack_prompts(prompts, [spec.rotary_length(len(ids)) for ids in prompts])
 
 
 def stream_inputs(
     decoder: Decoder[Array], packed: PackedPrompts, *, top: int, top_rows: Ints | None
 ) -> InputsOf[Array]:
-    """Return what tells a layer its inputs in a packed stream.
+    """Return a function that gives each layer its inputs in a packed stream.
 
     Args:
-        decoder: Whose arrays they are.
+        decoder: Makes its own arrays of them.
         packed: The stream.
         top: The last layer that runs.
-        top_rows: The only rows that are computed of it; None is all.
+        top_rows: The rows that are wanted of the last layer; None is all.
     """
 
     def attend(window: int | None, is_top: bool) -> Attention[Ints]:
@@ -61,7 +62,7 @@ def next_token_inputs(decoder: Decoder[Array], position: int) -> InputsOf[Array]
     lengths = np.array([decoder.spec.rotary_length(position + 1)])
 
     def attend(window: int | None, is_top: bool) -> Attention[Ints]:
-        del is_top  # all of one row is wanted everywhere
+        del is_top  # there is one row, and every layer's is wanted
         return next_token_attention(position, window)
 
     return _inputs_of(decoder, positions, lengths, attend, None)

@@ -2,7 +2,7 @@
 
 Reading, scoring and writing all come here. The residual stream is the local variable
 ``hidden``: it is looked at after a block, before anything is added to it and before the
-next block. That is so of the last block too, so never after the final norm.
+next block. The last block is no exception: nobody sees the stream after the final norm.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ Deltas = Mapping[int, NDArray[np.float32]]
 def run_blocks(
     decoder: Decoder[Array],
     token_ids: Ints,
+    position_ids: Ints,
     inputs_of: InputsOf[Array],
     *,
     num_blocks: int,
@@ -37,17 +38,19 @@ def run_blocks(
     Args:
         decoder: The blocks.
         token_ids: The stream's tokens, (num_tokens,).
+        position_ids: Their positions, (num_tokens,).
         inputs_of: What each layer needs to know of the stream.
         num_blocks: Blocks that run, from the first on.
-        vectors: Added to every row after their layer, by layer.
-        caches: The keys and values of the tokens before, by layer.
-        look: Sees the stream after each block; the work on it has to be finished there.
-            Without it, it is finished where a block's weights are to go.
+        vectors: By layer, the vector that is added to every row after the layer.
+        caches: By layer, the keys and values of the tokens before.
+        look: Called with each layer and the stream after it; has to finish the pending
+            work on the stream. Without it, the loop does so wherever a block's weights
+            do not stay in memory.
 
     Returns:
         The wanted rows of the last block, steered.
     """
-    hidden = decoder.embed(token_ids)
+    hidden = decoder.embed(token_ids, position_ids)
     for layer in range(num_blocks):
         with decoder.block(layer) as block:
             cache = None if caches is None else caches[layer]
@@ -62,5 +65,5 @@ def run_blocks(
 
 
 def bring_vectors(decoder: Decoder[Array], deltas: Deltas) -> dict[int, Array]:
-    """Bring what is added after each layer into the decoder's arrays, once."""
+    """Turn the vector of each layer into the decoder's own array."""
     return {layer: decoder.vector(delta) for layer, delta in deltas.items()}

@@ -2,9 +2,9 @@
 
 Reading, scoring and writing are planned alike. Prompts run in *waves*: consecutive
 prompts that are packed into one stream. Where one wave holds them all, every block is
-opened once and closed again. Where several are needed, the blocks stay if they fit
-beside a wave; else they are read anew for each wave, and waves are as large as the
-memory allows.
+opened once and closed again. Where several are needed, the blocks stay in memory if
+they fit beside a wave. If they do not, they are read anew for each wave, and waves are
+as large as the memory allows.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from ster.text import counted
 
 # Few enough that a wave's stream is small beside any model's weights.
 WAVE_TOKENS = 16384
-# Enough that a wave's products and not its weights bound the work.
+# Enough that a wave spends its time on products, not on reading weights.
 ENOUGH_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is to be done.
+    """What a run is to do.
 
     Args:
         token_ids: Of each prompt.
         rotary_lengths: ``ModelSpec.rotary_length`` of each prompt.
         num_blocks: Blocks that run, from the first on.
-        rows_per_prompt: Rows that are kept of each prompt of a wave.
+        rows_per_prompt: Rows that are read out of each prompt.
         head: Final norm and head are used as well.
         logit_rows: Rows of logits that are held at once.
-        new_tokens: Tokens that are written after each prompt, for which its keys and
-            values are kept.
+        new_tokens: Tokens that are written after each prompt; if there are any, keys
+            and values are held for the prompt and for them.
         max_prompts: Most prompts in a wave; None is any number.
-        repeats: The blocks will be needed again: they stay if they fit, even after one
-            wave.
+        repeats: The weights will be needed again: they stay in memory if they fit, even
+            after a single wave.
     """
 
     token_ids: Sequence[Tokens]
@@ -54,7 +54,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The waves of a run, and the memory that it takes at most.
+    """The waves of a run, and the most memory that the run takes.
 
     Args:
         waves: Consecutive ranges of prompts, in order.
@@ -63,10 +63,10 @@ class Plan:
         num_blocks: Blocks that run.
         head: Final norm and head are used as well.
         keep: The weights stay in memory from wave to wave, and after the run.
-        peak_bytes: Memory of the whole process.
+        peak_bytes: Most memory of the whole process.
         memory_bytes: The limit that was planned for.
-        kept_bytes: What it would be if the weights stayed.
-        release: Weights that stayed from earlier runs have to go.
+        kept_bytes: The peak of a run whose weights stay in memory.
+        release: Weights of earlier runs have to leave the memory first.
     """
 
     waves: tuple[range, ...]
@@ -102,14 +102,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a run takes and may take.
+    """What a run's parts take, and what the process may take.
 
     Args:
         footprint: What the decoder takes.
         other_bytes: What the process holds beside the decoder's weights.
-        held_bytes: What those take that stayed from earlier runs: of the first blocks
-            on, as runs need them.
-        memory_bytes: What it may hold in all.
+        held_bytes: What the weights of earlier runs still take. These are the first
+            blocks, since every run begins with the first.
+        memory_bytes: What the process may hold in all.
     """
 
     footprint: Footprint
@@ -128,7 +128,7 @@ class _Load:
     longest: int = 0
 
     def with_prompt(self, num_tokens: int, added: int) -> _Load:
-        """Add a prompt, of whose tokens so many were not there yet."""
+        """Add a prompt of so many tokens, ``added`` of them new to the wave."""
         return _Load(
             num_prompts=self.num_prompts + 1,
             num_tokens=self.num_tokens + added,
@@ -145,7 +145,13 @@ class _Counter:
     budget: Budget
 
     def peak(self, load: _Load, *, keep: bool) -> int:
-        """Count the whole process with one wave at work."""
+        """Count the whole process with one wave at work.
+
+        Args:
+            load: The wave.
+            keep: All blocks stay, those of earlier runs too; else none is held but the
+                one that is open.
+        """
         footprint, work = self.budget.footprint, self.work
         weights = footprint.head_bytes if work.head else 0
         if keep:
@@ -164,7 +170,7 @@ class _Counter:
         )
 
     def _caches(self, load: _Load) -> int:
-        """Count keys and values, and one layer's once more while its room grows."""
+        """Count keys and values; one layer's twice, for they move to grow."""
         if not self.work.new_tokens:
             return 0
         tokens = load.longest + self.work.new_tokens
@@ -172,11 +178,14 @@ class _Counter:
         return tokens * self.budget.footprint.cache_bytes * (layers + 1) // layers
 
     def fits(self, load: _Load, *, keep: bool) -> bool:
-        """Tell whether that is within the limit."""
+        """Tell whether the peak is within the limit."""
         return self.peak(load, keep=keep) <= self.budget.memory_bytes
 
     def tokens(self, load: _Load) -> int:
-        """Count a wave in distinct tokens, its lists of keys as so many more."""
+        """Count a wave's distinct tokens, and its lists of keys as if they were more.
+
+        A list of keys counts as the tokens that would take as many bytes.
+        """
         footprint = self.budget.footprint
         keys = load.num_prompt_tokens * footprint.key_bytes
         return load.num_tokens + -(-keys // footprint.token_bytes)
@@ -189,9 +198,8 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
     counter = _Counter(work, budget)
-    alone = [_Load().with_prompt(len(ids), len(ids)) for ids in work.token_ids]
-    largest = max(alone, key=lambda load: load.longest)
-    _refuse_if_too_large(counter.peak(largest, keep=False), budget.memory_bytes)
+    largest = _largest(work)
+    _refuse_if_too_large(counter.peak(largest, keep=False), work, budget)
     keep = _weights_fit(counter, largest)
     most = max(WAVE_TOKENS, counter.tokens(largest)) if keep else None
 
@@ -203,12 +211,17 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         return counter.fits(load, keep=keep)
 
     waves = _split(work, fits)
-    if len(waves) == 1 and not work.repeats:
-        keep = False
     loads = [load for _, load in waves]
+    keep = keep and (work.repeats or len(waves) > 1)
     kept_bytes = max(counter.peak(load, keep=True) for load in loads)
-    release = kept_bytes > budget.memory_bytes
-    stayed = 0 if keep or release else budget.held_bytes
+    peak_bytes = kept_bytes
+    release = False
+    if not keep:
+        streamed = max(counter.peak(load, keep=False) for load in loads)
+        # Whoever stayed may have the head among them, or blocks that this run uses.
+        peak_bytes = min(budget.held_bytes + streamed, kept_bytes)
+        release = peak_bytes > budget.memory_bytes
+        peak_bytes = streamed if release else peak_bytes
     return Plan(
         waves=tuple(wave for wave, _ in waves),
         wave_tokens=tuple(load.num_tokens for load in loads),
@@ -216,32 +229,38 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         num_blocks=work.num_blocks,
         head=work.head,
         keep=keep,
-        peak_bytes=stayed + max(counter.peak(load, keep=keep) for load in loads),
+        peak_bytes=peak_bytes,
         memory_bytes=budget.memory_bytes,
         kept_bytes=kept_bytes,
         release=release,
     )
 
 
-def _weights_fit(counter: _Counter, largest: _Load) -> bool:
-    """Tell whether weights may stay: beside a wave whose products bound the work.
+def _largest(work: Work) -> _Load:
+    """Make a wave of the longest prompt alone."""
+    longest = max(map(len, work.token_ids))
+    return _Load().with_prompt(longest, longest)
 
-    Where a wave holds a bounded number of prompts, beside the largest of those.
+
+def _weights_fit(counter: _Counter, largest: _Load) -> bool:
+    """Tell whether the weights fit in memory beside a wave of useful size.
+
+    That is the longest prompt at least, and no more than there is.
     """
-    work = counter.work
-    if work.max_prompts == 1:
-        return counter.fits(largest, keep=True)
+    prompts = len(counter.work.token_ids)
+    prompts = min(prompts, counter.work.max_prompts or prompts)
     enough = max(ENOUGH_TOKENS, counter.tokens(largest))
-    if work.max_prompts is not None:
-        enough = min(enough, work.max_prompts * counter.tokens(largest))
-    # As many prompts as tokens: the worst case of sharing.
-    num_prompts = min(len(work.token_ids), enough, work.max_prompts or enough)
-    load = _Load(num_prompts=num_prompts, num_tokens=enough, longest=largest.longest)
+    if prompts * counter.tokens(largest) <= enough:
+        tokens = prompts * largest.num_tokens
+        load = _Load(prompts, tokens, tokens, largest.longest)
+    else:
+        # As many prompts as tokens: the worst case of sharing.
+        load = _Load(min(prompts, enough), enough, 0, largest.longest)
     return counter.fits(load, keep=True)
 
 
 def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load]]:
-    """Cut prompts into consecutive waves, each as large as fits, of one at least."""
+    """Cut prompts into waves, each as large as fits and of one prompt at least."""
     waves: list[tuple[range, _Load]] = []
     distinct, start, load = DistinctTokens(), 0, _Load()
     prompts = zip(work.token_ids, work.rotary_lengths, strict=True)
@@ -262,12 +281,15 @@ def megabytes(count: int) -> str:
     return f"{-(-count // 10**6)} MB"
 
 
-def _refuse_if_too_large(needed: int, memory_bytes: int) -> None:
-    if needed > memory_bytes:
+def _refuse_if_too_large(needed: int, work: Work, budget: Budget) -> None:
+    if needed > budget.memory_bytes:
+        lengths = [len(ids) for ids in work.token_ids]
         raise CapacityError(
             f"this run needs {megabytes(needed)} of memory and may use "
-            f"{megabytes(memory_bytes)}; allow more with --memory, or use shorter "
-            "prompts",
+            f"{megabytes(budget.memory_bytes)}; allow more with --memory, or use "
+            "shorter prompts",
+            field="memory",
             found=needed,
-            expected=memory_bytes,
+            expected=budget.memory_bytes,
+            prompt=lengths.index(max(lengths)) + 1,
         )

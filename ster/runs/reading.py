@@ -37,7 +37,7 @@ class Reading:
         plan: Waves and memory.
         deltas: Vectors added to the stream after their block has been read, by layer.
         label: What a line of progress says before its numbers.
-        prompts_per_item: How many prompts those numbers count as one.
+        prompts_per_item: How many prompts count as one in those numbers.
     """
 
     session: Session
@@ -70,7 +70,7 @@ class Reading:
                 yield wave, rows
 
     def _report(self, number: int, layer: int) -> None:
-        """Say how far it is; a wave in work counts by the blocks it has passed."""
+        """Report progress; a wave at work counts by the share of blocks behind it."""
         plan, share = self.plan, (layer + 1) / self.plan.num_blocks
         wave = plan.waves[number]
         done = wave.start + int(len(wave) * share)
@@ -98,16 +98,16 @@ def plan_reading(
     label: str = "extracting prompt",
     prompts_per_item: int = 1,
 ) -> Reading:
-    """Encode prompts and plan their reading, refusing what can be without weights.
+    """Encode prompts and plan their reading; refuse what needs no weights to refuse.
 
     Args:
         session: The open checkpoint.
         prompts: The prompts.
         layers: Block indices, ascending.
         repeats: More runs will follow, so blocks stay where they fit.
-        deltas: As for ``Reading``, as are the others.
-        label: What a line of progress says.
-        prompts_per_item: How many prompts count as one there.
+        deltas: As for ``Reading``.
+        label: As for ``Reading``.
+        prompts_per_item: As for ``Reading``.
 
     Raises:
         PromptError: A prompt is empty or cannot be tokenized.
@@ -155,7 +155,7 @@ def read_rows(
     if isinstance(decoder, WholeModel):
         return decoder.read_rows(prompts, layers, deltas, on_block)
     top, packed = layers[-1], pack_tokens(decoder.spec, prompts)
-    # Equal prompts end in the same row; of the top layer there is no other.
+    # Equal prompts end in the same row; the top layer has these last rows alone.
     last_rows, top_rows = np.unique(packed.last_rows, return_inverse=True)
     read = np.empty((len(prompts), len(layers), decoder.spec.hidden_size), np.float32)
 
@@ -170,6 +170,7 @@ def read_rows(
     run_blocks(
         decoder,
         packed.token_ids,
+        packed.position_ids,
         stream_inputs(decoder, packed, top=top, top_rows=last_rows),
         num_blocks=top + 1,
         vectors=bring_vectors(decoder, deltas),
@@ -181,16 +182,17 @@ def read_rows(
 def check_finite(
     rows: F32, wave: range, layers: Sequence[int], session: Session
 ) -> None:
-    """Refuse rows that are no finite numbers, naming the first prompt and layer.
+    """Refuse rows that are not finite, naming the first such prompt and layer.
 
     Raises:
-        NumericsError: There is one.
+        NumericsError: A row holds a value that is infinite or not a number.
     """
     finite = np.isfinite(rows).all(axis=-1)
     if finite.all():
         return
     prompt, layer = (int(each) for each in np.argwhere(~finite)[0])
     facts: dict[str, Any] = {"layer": layers[layer], "prompt": wave[prompt] + 1}
+    facts |= {"field": "precision", "found": session.precision}
     sentence = (
         f"layer {layers[layer]} of prompt {wave[prompt] + 1} is not finite at "
         f"--precision {session.precision}"

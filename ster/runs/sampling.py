@@ -1,4 +1,4 @@
-"""How prompts are answered, and logits -> token id: pure functions, on the host."""
+"""How prompts are answered, and how logits become a token: pure functions of numpy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Sampling:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        """Refuse what no token can be drawn with."""
+        """Refuse numbers that no token can be drawn with."""
         if not math.isfinite(require_number(self.temperature, "temperature")):
             sentence = f"temperature must be finite, not {self.temperature}"
             raise UsageError(sentence, field="temperature", found=self.temperature)
@@ -53,10 +53,10 @@ class Sampling:
 
 
 class AnsweringKeywords(TypedDict, total=False):
-    """What methods that answer take beside the prompt and the steering.
+    """The keywords of methods that answer, beside the prompt and the steering.
 
-    Either ``answering`` or its parts; either ``sampling`` or its parts. Absent parts
-    are those of ``Answering`` and ``Sampling``.
+    A call gives either ``answering`` or its parts, and either ``sampling`` or its
+    parts. Parts that are not given have the defaults of ``Answering`` and ``Sampling``.
     """
 
     answering: Answering
@@ -90,7 +90,7 @@ class Answering:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
-        """Refuse what nothing can be answered with."""
+        """Refuse values that no prompt can be answered with."""
         if self.system is not None:
             check_text(self.system, "system")
         if require_whole_number(self.max_new_tokens, "max_new_tokens") < 1:
@@ -103,11 +103,11 @@ class Answering:
 
     @classmethod
     def of(cls, **keywords: Unpack[AnsweringKeywords]) -> Answering:
-        """Make one of the keywords of a method that answers.
+        """Make one from the keywords of a method that answers.
 
         Raises:
-            SterError: As for the class and ``Sampling``; or a whole is given together
-                with its parts.
+            SterError: As for the class and ``Sampling``; or ``answering`` or
+                ``sampling`` is given together with one of its parts.
             TypeError: There is no such keyword.
         """
         words: dict[str, Any] = dict(keywords)
@@ -134,7 +134,7 @@ def _refuse_both(whole: str, parts: Mapping[str, object]) -> None:
 
 
 def make_sampler(sampling: Sampling) -> Callable[[F32], int]:
-    """Return the function that takes each step's logits, (vocab_size,), to a token."""
+    """Return the function that chooses a token from a step's logits, (vocab_size,)."""
     require_type(sampling, Sampling, "sampling")
     if sampling.temperature <= 0:
         return lambda logits: int(logits.argmax())
@@ -176,6 +176,6 @@ def keep_top(mass: NDArray[np.float64], top_p: float) -> NDArray[np.float64]:
 def draw(mass: NDArray[np.float64], at: float) -> int:
     """Pick the token at a point of [0, 1) laid along the probabilities."""
     reached = np.cumsum(mass)
-    # Rounding may leave the end below one; the last token with any mass is then meant.
+    # Rounding may leave the sum below one; beyond it, take the last token of any mass.
     index = int(np.searchsorted(reached, at * reached[-1], side="right"))
     return min(index, int(np.flatnonzero(mass)[-1]))

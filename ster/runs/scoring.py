@@ -39,7 +39,7 @@ class Scoring:
 
     @contextmanager
     def open(self) -> Iterator[Scorer]:
-        """Open the weights, once for as many scorings as follow."""
+        """Open the weights once, for any number of scorings."""
         with self.session.open(self.plan) as decoder:
             yield Scorer(scoring=self, decoder=decoder)
 
@@ -61,8 +61,10 @@ class Scorer:
         for wave in self.scoring.plan.waves:
             token_ids = [self.scoring.token_ids[index] for index in wave]
             scores += score_responses(self.decoder, token_ids, deltas)
-        if not np.isfinite(scores).all():
-            raise not_finite("a log-probability is", self.scoring.session)
+        finite = np.isfinite(scores)
+        if not finite.all():
+            what, number = "a log-probability is", int(finite.argmin()) + 1
+            raise not_finite(what, self.scoring.session, deltas, number)
         return scores
 
 
@@ -82,7 +84,12 @@ def plan_scoring(
         CapacityError: Not even one response fits.
     """
     if batch_size < 1:
-        raise DirectionError("strength selection requires batch size of at least one")
+        raise DirectionError(
+            "strength selection requires batch size of at least one",
+            field="batch_size",
+            found=batch_size,
+            expected=1,
+        )
     session.check_tokens(token_ids)
     plan = session.plan(
         token_ids,
@@ -102,11 +109,16 @@ def score_texts(
 
     Raises:
         DirectionError: A batch would be empty.
-        PromptError: A text cannot be encoded, or is given instead of a list.
+        PromptError: A text cannot be encoded, or one string is given for the list.
         NumericsError: A score is no finite number.
     """
     if isinstance(texts, str):
-        raise PromptError("responses must be a list of strings, not one string")
+        raise PromptError(
+            "responses must be a list of strings, not one string",
+            field="responses",
+            found=texts,
+            expected="a list of strings",
+        )
     if not texts:
         return []
     token_ids = session.encoder.encode_responses(texts).token_ids
@@ -130,6 +142,7 @@ def score_responses(
     hidden = run_blocks(
         decoder,
         packed.token_ids,
+        packed.position_ids,
         stream_inputs(decoder, packed, top=num_blocks - 1, top_rows=None),
         num_blocks=num_blocks,
         vectors=bring_vectors(decoder, deltas),
@@ -140,10 +153,28 @@ def score_responses(
     ]
 
 
-def not_finite(what: str, session: Session) -> NumericsError:
-    """Make the refusal of numbers that are none, with the way out."""
-    way = "" if session.precision == "f32" else "; use f32"
-    return NumericsError(f"{what} not finite at --precision {session.precision}{way}")
+def not_finite(
+    what: str, session: Session, deltas: Deltas, number: int
+) -> NumericsError:
+    """Make the refusal of numbers that are none, with the way out.
+
+    Args:
+        what: Which numbers, and the verb.
+        session: Whose they are.
+        deltas: What was added to the stream.
+        number: The prompt or response, counted from 1.
+    """
+    precision, wider = session.precision, session.precision != "f32"
+    cause = "the checkpoint's own weights lead there"
+    if deltas:
+        cause = "the stream was steered: less strength may help"
+    return NumericsError(
+        f"{what} not finite at --precision {precision}{'; use f32' * wider}",
+        *([] if wider and not deltas else [cause]),
+        field="precision",
+        found=precision,
+        prompt=number,
+    )
 
 
 def _sum_log_probabilities(

@@ -1,26 +1,29 @@
-"""An open checkpoint: its text side is loaded, its weights wait for a run.
+"""An open checkpoint: tokenizer and template are loaded, and runs map the weights.
 
-What all runs have in common: the files, the spec, the encoder, where to compute, how
-much memory there is, and the weights that stay from run to run.
+A session holds what all runs share: the files, the spec, the encoder, the device, the
+limit on memory, and the weights that stay in memory from run to run.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
-from ster.checkpoint.weights import PREFIX, open_weights
+from ster.checkpoint.weight_file import WeightFile
+from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
 from ster.decoder.whole import WholeWeights
-from ster.errors import PromptError
+from ster.errors import PromptError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
 from ster.runs.plan import Budget, Plan, Work, plan_run
@@ -32,14 +35,14 @@ WHOLE_PROMPTS = 16
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What a ``Runtime`` holds; see there for the words.
+    """One open checkpoint, as a ``Runtime`` holds it.
 
     Args:
         choice: What a person chose: device, precision, memory.
         files: The checkpoint's files.
-        spec: What the decoder is.
+        spec: What config.json says of the decoder.
         encoder: Text to token ids.
-        reporter: Hears of notes and progress.
+        reporter: Receives notes, warnings and progress.
     """
 
     choice: ModelChoice
@@ -48,21 +51,22 @@ class Session:
     encoder: Encoder
     reporter: Reporter
     _weights: Weights | None = field(default=None, init=False)
+    _files: dict[Path, WeightFile] = field(default_factory=dict, init=False)
     _opening: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def device(self) -> str:
-        """Return where it computes."""
+        """Return the device that computes."""
         return self.choice.device
 
     @property
     def precision(self) -> str:
-        """Return the width of weights and residual stream."""
+        """Return the precision that weights and residual stream are kept at."""
         return self.choice.precision
 
     @property
     def keeps_blocks(self) -> bool:
-        """Tell whether blocks are kept from an earlier run."""
+        """Tell whether weights of an earlier run are still in memory."""
         return self._held_bytes > 0
 
     def check_tokens(self, token_ids: Sequence[Tokens]) -> None:
@@ -84,7 +88,7 @@ class Session:
                 self.spec.check_length(number, len(ids))
 
     def plan(self, token_ids: Sequence[Tokens], num_blocks: int, **work: Any) -> Plan:
-        """Plan a run over prompts; ``work`` is the rest of ``plan.Work``.
+        """Plan a run over prompts; ``work`` holds the other fields of ``plan.Work``.
 
         Raises:
             CapacityError: It does not fit.
@@ -107,7 +111,7 @@ class Session:
 
     @contextmanager
     def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
-        """Map the weights that a run needs beside those that are there already.
+        """Map the weights that a run needs and that are not mapped yet.
 
         Raises:
             WeightsError: A weight file is damaged or lacks a tensor.
@@ -137,25 +141,55 @@ class Session:
                 self.spec, precision=self.precision, longest_prompt=longest_prompt
             ),
             other_bytes=max(0, memory.held - self._held_bytes),
-            held_bytes=self._held_bytes,
+            # Where a model runs as a whole, its footprint has all weights at all times.
+            held_bytes=0 if isinstance(self.spec, WideSpec) else self._held_bytes,
             memory_bytes=memory.limit if limit is None else limit,
         )
 
     def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:
+        """Give what is held the tensors that a run needs and that it has not yet.
+
+        Those that it has are not mapped again: blocks that stayed may be views of their
+        files, which are held to what they were at the first mapping.
+        """
         with self._opening:
             if self._weights is None:
                 self._weights = self._implementation.hold_weights(
                     self.spec, device=self.device, precision=self.precision
                 )
-            weights = self._weights
             if isinstance(self.spec, WideSpec):
-                if isinstance(weights, WholeWeights):
-                    weights.add_files(self.files.all_weight_files())
-                return weights
+                if isinstance(self._weights, WholeWeights):
+                    self._weights.add_files(self.files.all_weight_files())
+                return self._weights
             shapes = self.spec.shapes(range(num_blocks), head=head)
-            if not shapes.keys() <= set(weights.names):
-                # A checkpoint saved without its head has no prefix; the index tells.
-                names = [*shapes, *(PREFIX + name for name in shapes)]
-                files = self.files.weight_files(names)
-                weights.add(open_weights(files, shapes))
+            weights, names = self._weights, set(self._weights.names)
+            missing = {name: shapes[name] for name in shapes if name not in names}
+            if missing:
+                naming = self.spec.naming
+                files = self.files.weight_files(naming.spelled(missing))
+                for file in self._files.values():
+                    _check_in_place(file)
+                tensors = open_weights(files, missing, naming)
+                for tensor in tensors.values():
+                    self._files.setdefault(tensor.file.path, tensor.file)
+                weights.add(tensors)
             return weights
+
+
+def _check_in_place(file: WeightFile) -> None:
+    """Refuse to take the rest of a checkpoint where another one lies by now.
+
+    Raises:
+        WeightsError: The file was written to, or another one lies in its place.
+    """
+    file.check_unchanged()
+    try:
+        is_same = os.path.samestat(os.stat(file.path), os.fstat(file.descriptor))
+    except OSError:
+        return  # whoever needs it and does not find it says so
+    if not is_same:
+        raise WeightsError(
+            f"the weight file {file.path} was replaced after weights were read from it",
+            "the rest would be another checkpoint's; load the model again",
+            path=file.path,
+        )

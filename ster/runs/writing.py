@@ -49,28 +49,28 @@ class Writing:
     def answers(self) -> Iterator[str]:
         """Answer one prompt after the other, over weights that are opened once."""
         with self.session.open(self.plan) as decoder:
-            for ids in self.token_ids:
-                yield "".join(self._write(decoder, ids))
+            for number in range(1, len(self.token_ids) + 1):
+                yield "".join(self._write(decoder, number))
 
     def stream(self) -> Iterator[str]:
         """Answer the first prompt, yielding text as it becomes readable."""
         with self.session.open(self.plan) as decoder:
-            yield from self._write(decoder, self.token_ids[0])
+            yield from self._write(decoder, 1)
 
-    def _write(self, decoder: Decoder[Any], token_ids: Tokens) -> Iterator[str]:
+    def _write(self, decoder: Decoder[Any], number: int) -> Iterator[str]:
         """Write one answer; text that is not whole yet waits."""
         sample = make_sampler(self.answering.sampling)
 
         def checked(logits: F32) -> int:
             if not np.isfinite(logits).all():
                 what = "the scores of the next token are"
-                raise not_finite(what, self.session)
+                raise not_finite(what, self.session, self.deltas, number)
             return sample(logits)
 
         text = self.session.encoder.open_text()
         tokens = write_tokens(
             decoder,
-            token_ids,
+            self.token_ids[number - 1],
             deltas=self.deltas,
             sample=checked,
             stop_ids=self.stop_ids,
@@ -89,7 +89,7 @@ def plan_writing(
     answering: Answering,
     deltas: Deltas,
 ) -> Writing:
-    """Encode prompts and plan their answers, refusing what can be without weights.
+    """Encode prompts and plan their answers; refuse what needs no weights to refuse.
 
     Args:
         session: The open checkpoint.
@@ -99,7 +99,7 @@ def plan_writing(
 
     Raises:
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
-        SterError: Something about the checkpoint, or the run does not fit.
+        SterError: Another file of the checkpoint is refused, or the run does not fit.
     """
     checked = check_prompts(prompts)
     token_ids = encode_turns(session, checked, answering.system)
@@ -132,7 +132,7 @@ def plan_writing(
 def encode_turns(
     session: Session, prompts: Sequence[str], system: str | None
 ) -> Sequence[Tokens]:
-    """Encode what is to be answered, and refuse what leaves no room.
+    """Encode prompts after the system turn; refuse those with no room for an answer.
 
     Raises:
         PromptError: A prompt is too long, or a system turn has no template.
@@ -202,12 +202,14 @@ def write_tokens(
     caches = decoder.make_caches(position + num_new)
     vectors = bring_vectors(decoder, deltas)
     packed = pack_tokens(spec, [prompt])
-    top, token_ids = spec.num_hidden_layers - 1, packed.token_ids
+    top = spec.num_hidden_layers - 1
+    token_ids, position_ids = packed.token_ids, packed.position_ids
     inputs_of = stream_inputs(decoder, packed, top=top, top_rows=packed.last_rows)
     for _ in range(num_new):
         hidden = run_blocks(
             decoder,
             token_ids,
+            position_ids,
             inputs_of,
             num_blocks=top + 1,
             vectors=vectors,
@@ -217,6 +219,6 @@ def write_tokens(
         if token in stop_ids:
             return
         yield token
-        token_ids = np.array([token])
+        token_ids, position_ids = np.array([token]), np.array([position])
         inputs_of = next_token_inputs(decoder, position)
         position += 1

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -85,9 +84,12 @@ def pack_prompts(
     token_ids = [np.asarray(prompt, np.int64) for prompt in prompts]
     keys = [_ordered_bytes(ids) for ids in token_ids]
     order = sorted(range(len(prompts)), key=lambda i: (rotary_lengths[i], keys[i]))
-    trie = _Trie(prompts=token_ids, rotary_lengths=rotary_lengths)
-    for group in _runs(order, lambda i: rotary_lengths[i]):
-        trie.add(group)
+    trie = _Trie(prompts=token_ids, rotary_lengths=rotary_lengths, order=order)
+    start = 0
+    for _, run in groupby(order, lambda i: rotary_lengths[i]):
+        stop = start + len(list(run))
+        trie.add(range(start, stop))
+        start = stop
     return trie.pack()
 
 
@@ -139,6 +141,7 @@ class _Trie:
 
     prompts: Sequence[Ints]
     rotary_lengths: Sequence[int]
+    order: Sequence[int]
     num_tokens: int = 0
     token_ids: list[Ints] = field(default_factory=list)
     position_ids: list[Ints] = field(default_factory=list)
@@ -146,16 +149,18 @@ class _Trie:
     segments: list[Segment] = field(default_factory=list)
     last_rows: dict[int, int] = field(default_factory=dict)
 
-    def add(self, group: list[int]) -> None:
-        """Add sorted prompts; a list of work, since a chain of prefixes may be long."""
+    def add(self, group: range) -> None:
+        """Add a run of the sorted order; a list of work: a chain of prefixes is long.
+
+        A group is a range of the order, so that a chain costs no more than its prompts.
+        """
         work = [(group, 0, -1)]
         while work:
             group, start, parent = work.pop()
             stop = self._shared_until(group, start)
             if stop > start:
-                parent = self._append(group[0], start, stop, parent)
-            longer = self._end_prompts(group, stop)
-            children = _runs(longer, partial(self._token, stop))
+                parent = self._append(self.order[group[0]], start, stop, parent)
+            children = self._children(self._end_prompts(group, stop), stop)
             work += [(child, stop, parent) for child in reversed(children)]
 
     def pack(self) -> PackedPrompts:
@@ -170,16 +175,27 @@ class _Trie:
             last_rows=np.array(last_rows, np.int64),
         )
 
-    def _shared_until(self, group: list[int], start: int) -> int:
+    def _shared_until(self, group: range, start: int) -> int:
         """Find how far a sorted group agrees: as far as its first and its last."""
-        first, last = self.prompts[group[0]], self.prompts[group[-1]]
+        first, last = (self.prompts[self.order[each]] for each in (group[0], group[-1]))
         if first is last:
             return len(first)
         end = min(len(first), len(last))
         return start + _agreement(first[start:end], last[start:end])
 
-    def _token(self, position: int, prompt: int) -> int:
-        return int(self.prompts[prompt][position])
+    def _children(self, group: range, position: int) -> list[range]:
+        """Split a sorted group where the token at a position changes."""
+
+        def token(prompt: int) -> int:
+            return int(self.prompts[prompt][position]) & 0xFFFFFFFF  # as in the order
+
+        children, start = [], group.start
+        while start < group.stop:
+            here = token(self.order[start])
+            stop = bisect_right(self.order, here, start, group.stop, key=token)
+            children.append(range(start, stop))
+            start = stop
+        return children
 
     def _append(self, prompt: int, start: int, stop: int, parent: int) -> int:
         row, self.num_tokens = self.num_tokens, self.num_tokens + stop - start
@@ -189,15 +205,10 @@ class _Trie:
         self.segments.append(Segment(start=row, stop=self.num_tokens, parent=parent))
         return len(self.segments) - 1
 
-    def _end_prompts(self, group: list[int], stop: int) -> list[int]:
+    def _end_prompts(self, group: range, stop: int) -> range:
         """Note the last row of the prompts that end here; return the longer ones."""
-        for ended, prompt in enumerate(group):
-            if len(self.prompts[prompt]) > stop:
-                return group[ended:]
-            self.last_rows[prompt] = self.num_tokens - 1
-        return []
-
-
-def _runs(items: list[int], key: Callable[[int], int]) -> list[list[int]]:
-    """Split a sorted list where a key changes."""
-    return [list(run) for _, run in groupby(items, key)]
+        for at in group:
+            if len(self.prompts[self.order[at]]) > stop:
+                return range(at, group.stop)
+            self.last_rows[self.order[at]] = self.num_tokens - 1
+        return range(0)

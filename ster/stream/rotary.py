@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.rotary_config import (
+from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
     LinearRope,
     Llama3Rope,
+    LongRope,
+    QueryScaling,
     RopeConfig,
     YarnRope,
 )
@@ -41,10 +43,21 @@ class RotaryTables(Generic[Array]):
     """Cosines and sines of every token's angles, each (num_tokens, dim / 2) f32.
 
     A row serves both halves of a head: (a, b) becomes (a cos - b sin, b cos + a sin).
+    ``query_scale``, if it is there, multiplies queries, (num_tokens, 1, 1) f32.
     """
 
     cos: Array
     sin: Array
+    query_scale: Array | None = None
+
+    def rows(self, rows: Any) -> RotaryTables[Array]:  # noqa: ANN401
+        """Take some rows."""
+        scale = self.query_scale
+        return RotaryTables(
+            cos=self.cos[rows],  # type: ignore[index] # an array of either library
+            sin=self.sin[rows],  # type: ignore[index]
+            query_scale=None if scale is None else scale[rows],  # type: ignore[index]
+        )
 
 
 # An absurd scaling leads to results that are not finite, and those are refused.
@@ -60,10 +73,10 @@ def rotary_tables(
         rotary_lengths: ``ModelSpec.rotary_length`` of each token's prompt,
             (num_tokens,).
     """
-    shape = len(position_ids), rotary.dim // 2
+    shape = len(position_ids), (rotary.dim + 1) // 2
     cos, sin = np.empty(shape, np.float32), np.empty(shape, np.float32)
     scaling = rotary.scaling
-    scale = scaling.attention_factor if isinstance(scaling, YarnRope) else 1.0
+    scale = getattr(scaling, "attention_factor", 1.0)
     for length in np.unique(rotary_lengths):
         turns = frequencies(scaling, rotary.dim, int(length))
         rows = np.flatnonzero(rotary_lengths == length)
@@ -73,7 +86,19 @@ def rotary_tables(
             exact = angles.astype(np.float64)
             cos[part] = np.cos(exact).astype(np.float32) * scale
             sin[part] = np.sin(exact).astype(np.float32) * scale
-    return RotaryTables(cos=cos, sin=sin)
+    growth = rotary.query_scaling
+    return RotaryTables(
+        cos=cos,
+        sin=sin,
+        query_scale=None if growth is None else _query_scale(growth, position_ids),
+    )
+
+
+def _query_scale(growth: QueryScaling, position_ids: Ints) -> F32:
+    """Compute what queries are multiplied by (Llama 4), (num_tokens, 1, 1)."""
+    spans = np.floor(position_ids.astype(np.float32) / growth.length)
+    scale: F32 = (1 + growth.beta * np.log(1 + spans)).astype(np.float32)
+    return scale[:, None, None]
 
 
 def frequencies(rope: RopeConfig, head_dim: int, length: int = 0) -> F32:
@@ -94,6 +119,11 @@ def frequencies(rope: RopeConfig, head_dim: int, length: int = 0) -> F32:
             return 1.0 / _power(_dynamic_theta(rope, head_dim, length), exponents)
         case Llama3Rope():
             return _llama3(rope, 1.0 / _power(rope.theta, exponents))
+        case LongRope():
+            is_long = length > rope.original_max_position_embeddings
+            factors = rope.long_factor if is_long else rope.short_factor
+            divisors = np.array(factors, np.float32)
+            return 1.0 / (divisors * _power(rope.theta, exponents))
         case YarnRope():
             return _yarn(rope, head_dim, _power(rope.theta, exponents))
 

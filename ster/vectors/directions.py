@@ -41,7 +41,7 @@ def fit_directions(method: str, positive: F32, negative: F32) -> F32:
     Raises:
         UsageError: There is no such method.
         DirectionError: The rows are empty or do not match, or there is nothing to
-            find, as between sides that are all alike.
+            find because both sides are alike.
     """
     fit = _FITS[parse_method(method)]
     check_rows(positive, negative)
@@ -55,11 +55,11 @@ def fit_directions(method: str, positive: F32, negative: F32) -> F32:
 
 
 def check_rows(positive: F32, negative: F32) -> None:
-    """Refuse rows that are no sides of the same pairs.
+    """Refuse rows that do not match pair by pair.
 
     Raises:
-        DirectionError: There are none, or their numbers or widths differ, or one holds
-            what is no finite number.
+        DirectionError: There are none, their numbers or widths differ, or a value is
+            not finite.
     """
     if len(positive) != len(negative) or not len(positive):
         raise DirectionError(
@@ -90,8 +90,8 @@ def _mean_difference(positive: F32, negative: F32) -> F64:
 def _first_component(positive: F32, negative: F32) -> F64:
     """Find where the differences vary most, by power iteration.
 
-    It turns towards their mean. The start is the mean too, so that the result does not
-    hang on chance.
+    The sign is the one that points towards their mean. The iteration starts at the mean
+    too, so that the result does not depend on chance.
     """
     differences = positive - negative
     mean = np.mean(differences, 0, dtype="f8")
@@ -104,7 +104,7 @@ def _first_component(positive: F32, negative: F32) -> F64:
 
 
 def _unit_or_first_axis(vector: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Normalise; without a length, point along the first axis."""
+    """Normalise; a vector of length zero becomes the first axis."""
     length = np.linalg.norm(vector.astype(np.float64))
     if length == 0:
         axis = np.zeros_like(vector)

@@ -1,4 +1,4 @@
-"""The words for how a direction is fitted. Light, so that the command line can ask."""
+"""The names of the methods. Loads no arrays, so the command line can check a name."""
 
 from __future__ import annotations
 

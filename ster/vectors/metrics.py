@@ -87,7 +87,7 @@ def effect_size(positive: F64, negative: F64) -> float | None:
         negative: Scores of the negative sides.
 
     Returns:
-        None where that is no normal f32, as of one pair, whose sides have no spread.
+        None where that is no normal f32: the sides of a single pair have no spread.
     """
     means = positive.mean(), negative.mean()
     deviations = np.concatenate([positive - means[0], negative - means[1]])

@@ -1,4 +1,4 @@
-"""What ``optimize`` and ``evaluate`` find out, and how their reports read.
+"""The results of ``optimize`` and ``evaluate``, and their reports.
 
 Beside the old keys stand new ones, which a reader of old reports can ignore: how sure
 an accuracy is, and what random directions reach on the same pairs.
@@ -25,11 +25,11 @@ F64 = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class PairRows:
-    """What was read of both sides of pairs.
+    """The activations of both sides of pairs.
 
     Args:
-        positive: (num_pairs, num_layers, hidden_size).
-        negative: The other sides.
+        positive: Those of the positive sides, (num_pairs, num_layers, hidden_size).
+        negative: Those of the negative sides, of the same shape.
     """
 
     positive: F32
@@ -127,8 +127,8 @@ class Selection:
         fraction: The share of pairs that was asked to be held out.
         num_fit: Pairs that the candidates were fitted on.
         num_holdout: Pairs that they were ranked on.
-        random_best: What the best layer of a random direction reaches: a choice among
-            many layers looks better than it is, and this is by how much.
+        random_best: What random directions reach at their best layer. The best of many
+            layers looks better than it is; this shows by how much.
     """
 
     vector: SteeringVector

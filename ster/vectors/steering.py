@@ -43,7 +43,7 @@ class SteeringVector:
         array: The directions, f32, (num_layers, hidden_size); of length 1 as fitted.
         model: The model as it was named.
         model_revision: The revision it was read at, None where there is none.
-        precision: The width it was read at, None where that is not known.
+        precision: That of the run that read it, None where that is not known.
         chat_template: How its prompts were encoded: applied, absent or off.
         trait_name: What it points towards.
         method: How it was fitted: caa, pca or logistic.
@@ -55,6 +55,7 @@ class SteeringVector:
         DocumentError: The parts do not fit together, or a value is not finite.
 
     Example:
+        >>> import numpy as np
         >>> from ster import SteeringVector
         >>> calm = SteeringVector(
         ...     layers=(1,), array=np.ones((1, 4), "f4"), model="toy",
@@ -75,7 +76,7 @@ class SteeringVector:
     train_margin: tuple[float, ...] = ()
     train_accuracy: tuple[float, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    # numpy would multiply element by element: np.float64(2) * vector.
+    # Without this, np.float64(2) * vector would be taken for an array of objects.
     __array_ufunc__: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -134,7 +135,7 @@ class SteeringVector:
         return f"SteeringVector({', '.join(parts)})"
 
     def __mul__(self, strength: float) -> SteeringVector:
-        """Scale the directions; where they come from stays, the scale beside it."""
+        """Scale the directions; the metadata keep their origin and note the scale."""
         if not _is_number(strength):
             return NotImplemented
         factor = to_float(strength)
@@ -324,7 +325,7 @@ def _term(vector: SteeringVector) -> str:
 
 
 def _read_scale(metadata: Mapping[str, str]) -> float | None:
-    """Read the scale, which anyone may have written: what is no number is none."""
+    """Read the scale; anyone may have written it, so what is no number is ignored."""
     try:
         scale = float(metadata["scale"])
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""The ``--strengths`` grammar. Light, so that the command line can ask.
+"""The ``--strengths`` grammar. Loads no arrays, so the command line can check words.
 
 A strength is a number, or one followed by ``n``: so many times the mean length of the
 residual stream at the layers that are steered.
@@ -21,7 +21,7 @@ from ster.errors import (
 )
 from ster.text import decimal, quoted, trim
 
-# From here on the nearest f32 is infinite: halfway past the largest.
+# Numbers from here on round to an infinite f32.
 _TOO_LARGE = 2.0**128 - 2.0**103
 
 
@@ -31,7 +31,7 @@ class Strength:
 
     Args:
         value: The multiplier.
-        of_norm: It multiplies the residual norm too.
+        of_norm: The value is counted in residual norms.
     """
 
     value: float
@@ -60,7 +60,7 @@ def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
     """Take strengths as a notebook has them; see ``StrengthTrial.of``.
 
     Raises:
-        UsageError: One is no strength, or they are in no order.
+        UsageError: One is no strength, or the collection has no order.
     """
     if isinstance(strengths, str):
         return parse_strengths(strengths)
@@ -72,7 +72,7 @@ def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
         )
     given: Any = strengths
     if getattr(given, "ndim", 1) == 0:
-        given = given[()]  # numpy's array of no dimension is a number
+        given = given[()]  # a numpy array without dimensions is one number
     return tuple(map(_take, given if isinstance(given, Iterable) else [given]))
 
 
@@ -98,6 +98,7 @@ class StrengthTrial:
             is empty.
 
     Example:
+        >>> from ster import StrengthTrial
         >>> trial = StrengthTrial.of("-2,2,0.5n", batch_size=8, max_sequence=512)
         >>> trial.strengths[2].times(40.0)
         20.0
@@ -139,14 +140,14 @@ class StrengthTrial:
         batch_size: int = 8,
         max_sequence: int = sys.maxsize,
     ) -> StrengthTrial:
-        """Make a trial of strengths as they are at hand.
+        """Make a trial from strengths as a notebook has them.
 
         Args:
             strengths: A comma list as on a command line, or a list of numbers, of
                 strings such as ``"0.5n"``, and of ``Strength`` values.
             batch_size: Responses that run together.
-            max_sequence: Pairs with a side of more tokens are left out; none unless
-                given.
+            max_sequence: Pairs with a side of more tokens are left out; unless given,
+                none is.
 
         Raises:
             UsageError: One is no strength.

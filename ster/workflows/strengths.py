@@ -1,4 +1,4 @@
-"""Choosing a strength: how much more likely steering makes the positive sides.
+"""Measuring strengths: how much more likely steering makes the positive sides.
 
 Each side of a pair is scored as a whole response, steered and not. A pair is ordered
 when steering raised the log-probability of its positive side more.
@@ -19,8 +19,8 @@ from ster.runs.session import Session
 from ster.stream.packing import Tokens
 from ster.text import decimal
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import MeasuredStrength, StrengthTrial
-from ster.workflows.compatibility import check_lengths
+from ster.vectors.strengths import MeasuredStrength, StrengthChoice, StrengthTrial
+from ster.workflows.steering import check_lengths
 
 F32 = NDArray[np.float32]
 
@@ -30,62 +30,69 @@ class EncodedSides:
     """Both sides of pairs as responses.
 
     Args:
-        token_ids: Of positive and negative sides, alternating.
+        token_ids: Of positive and negative sides, alternating; without the pairs that
+            are too long.
+        num_pairs: All pairs.
         forms: How they were encoded, each way once; see ``tokenizer.EncodedResponses``.
     """
 
     token_ids: Sequence[Tokens]
+    num_pairs: int
     forms: tuple[str, ...]
 
 
 def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> EncodedSides:
     """Encode both sides of every pair as responses, once for all strengths.
 
-    Pairs that are too long to be scored are left out, and said.
+    Pairs that are too long to be scored are left out, each with a note.
 
     Raises:
         PromptError: A side cannot be tokenized.
         DirectionError: No pair is left.
     """
     encoded = session.encoder.encode_responses(pairs.prompts)
-    sides = encoded.token_ids
+    both = zip(encoded.token_ids[0::2], encoded.token_ids[1::2], strict=True)
     kept: list[Tokens] = []
-    for number in range(1, len(pairs) + 1):
-        both = sides[2 * number - 2 : 2 * number]
-        num_tokens = max(map(len, both))
-        if num_tokens <= max_sequence:
-            kept += both
+    lengths: list[int] = []
+    for number, pair in enumerate(both, start=1):
+        lengths.append(max(map(len, pair)))
+        if lengths[-1] <= max_sequence:
+            kept += pair
             continue
         session.reporter.note(
-            f"skipping pair {number}: {num_tokens} tokens exceed the {max_sequence} "
+            f"skipping pair {number}: {lengths[-1]} tokens exceed the {max_sequence} "
             "token limit"
         )
     if not kept:
         raise DirectionError(
             f"every pair exceeds the {max_sequence} token limit",
+            f"the shortest has {min(lengths)} tokens",
             field="max_sequence",
             found=max_sequence,
+            expected=min(lengths),
         )
-    return EncodedSides(token_ids=kept, forms=tuple(sorted(set(encoded.forms))))
+    return EncodedSides(
+        token_ids=kept, num_pairs=len(pairs), forms=tuple(sorted(set(encoded.forms)))
+    )
 
 
-def select_strength(
+def measure_strengths(
     session: Session,
     vector: SteeringVector,
-    responses: Sequence[Tokens],
+    sides: EncodedSides,
     trial: StrengthTrial,
     residual_norm: float,
-) -> tuple[MeasuredStrength, ...]:
+) -> StrengthChoice:
     """Measure every strength and mark the best by ordered pairs, then by mean shift.
 
-    Of exact ties the earlier strength stays. The weights are opened once for all.
+    Of exact ties the earlier strength wins. The weights are opened once for all.
 
     Args:
-        session: What scores the responses.
+        session: What scores the sides.
         vector: What it is steered with.
-        responses: Tokens of positive and negative sides, alternating.
+        sides: Both sides of the pairs.
         trial: The strengths.
-        residual_norm: What a strength in ``n`` is multiplied by.
+        residual_norm: What a strength that ends in ``n`` is multiplied by.
 
     Raises:
         DirectionError: A strength makes the vector too long, or logits not finite.
@@ -93,14 +100,26 @@ def select_strength(
     """
     values = [strength.times(residual_norm) for strength in trial.strengths]
     steered = [(value, _deltas(vector, value)) for value in values]
-    scoring = plan_scoring(session, responses, trial.batch_size, repeats=True)
+    scoring = plan_scoring(session, sides.token_ids, trial.batch_size, repeats=True)
     measured: list[MeasuredStrength] = []
     with scoring.open() as scorer:
         before = np.array(scorer.score({}))
         for value, deltas in steered:
             after = np.array(scorer.score(deltas))
-            measured.append(_measure(value, after - before))
+            measured.append(_compare(value, after - before))
             session.reporter.note(_sentence(measured[-1]))
+    return StrengthChoice(
+        candidates=_mark_best(measured),
+        layers=vector.layers,
+        method=vector.method,
+        num_pairs=sides.num_pairs,
+        num_scored=len(sides.token_ids) // 2,
+        forms=sides.forms,
+        residual_norm=residual_norm,
+    )
+
+
+def _mark_best(measured: Sequence[MeasuredStrength]) -> tuple[MeasuredStrength, ...]:
     best = max(measured, key=lambda each: (each.ordered, each.mean_shift))
     return tuple(replace(each, selected=each is best) for each in measured)
 
@@ -115,12 +134,14 @@ def _deltas(vector: SteeringVector, strength: float) -> dict[int, F32]:
     return deltas
 
 
-def _measure(strength: float, rises: NDArray[np.float64]) -> MeasuredStrength:
+def _compare(strength: float, rises: NDArray[np.float64]) -> MeasuredStrength:
     """Compare the rises of the sides, which alternate."""
     shifts = rises[0::2] - rises[1::2]
     if not np.isfinite(shifts).all():
         raise DirectionError(
-            f"at strength {decimal(strength)} the model's logits are not finite"
+            f"at strength {decimal(strength)} the model's logits are not finite",
+            field="strength",
+            found=strength,
         )
     return MeasuredStrength(
         strength=strength,

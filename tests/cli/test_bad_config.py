@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ster.architecture import families
 from tests.cli.user import User
 
 CONFIG = "toy/config.json"
 INVALID = "invalid llama config toy/config.json"
-FAMILIES = "llama, mistral, qwen2, qwen3, granite, smollm3, olmo2"
+FAMILIES = ", ".join(families.FAMILIES)
 NO_WINDOW = f"{CONFIG} makes some layers sliding-window but declares no sliding_window"
 
 
@@ -22,7 +23,7 @@ def unsupported(shown: str) -> str:
 def rope(shown: str) -> str:
     return (
         f'{CONFIG} declares rope_scaling "{shown}"; Ster implements default, llama3, '
-        "linear, dynamic, yarn rotary scaling"
+        "linear, dynamic, yarn, longrope rotary scaling"
     )
 
 
@@ -79,7 +80,7 @@ def test_fields_that_do_not_make_sense_are_named(user: User, changes, cause):
                 f"feed-forward; Ster implements silu, swish"
             ),
         ),
-        ({"rope_scaling": {"type": "longrope"}}, rope("longrope")),
+        ({"rope_scaling": {"type": "ntk"}}, rope("ntk")),
         ({"layer_types": ["sliding_attention"] * 4}, NO_WINDOW),
         (
             {"quantization_config": {"quant_method": "gptq"}},

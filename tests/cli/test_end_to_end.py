@@ -44,18 +44,17 @@ def test_two_prompts_become_the_published_numbers(user: User):
     assert layers["0"][:3] == pytest.approx([0.0711, -0.0236, -0.0592], abs=5e-5)
 
 
-def test_the_numbers_are_those_that_were_published_for_the_toy(user: User, shared):
-    golden = shared / "golden" / "toy"
-    published = json.loads((golden / "published.json").read_bytes())["extract"]
-    assert user.runs(input=str(golden / "prompts.json")).code == 0
+def test_the_numbers_are_those_that_were_published_for_the_toy(user: User, published):
+    user.prompts(*published["prompts"])
+    assert user.runs().code == 0
     first, second = user.document()["records"]
-    assert first["prompt"] == published["prompt"]
+    assert first["prompt"] == published["extract"]["prompt"]
     for record, layer, name in (
         (first, "0", "layer_0_first"),
         (first, "3", "layer_3_first"),
         (second, "0", "second_prompt_layer_0_first"),
     ):
-        expected = published[name]
+        expected = published["extract"][name]
         assert record["layers"][layer][: len(expected)] == pytest.approx(
             expected, abs=1e-5
         )

@@ -111,10 +111,10 @@ def test_the_older_word_for_the_kind_of_scaling_is_read(tmp_path: Path):
 def test_a_scaling_that_ster_lacks_is_refused_by_name(
     tmp_path: Path, word: str, place: str
 ):
-    scaling: dict[str, Any] = {place: {word: "longrope", "factor": 2.0}}
+    scaling: dict[str, Any] = {place: {word: "ntk", "factor": 2.0}}
     config = make_config(**scaling)
     sentence = refusal(write_checkpoint(tmp_path, config))
-    assert 'rope_scaling "longrope"; Ster implements' in sentence
+    assert 'rope_scaling "ntk"; Ster implements' in sentence
 
 
 # Cases 8 to 12: the other fields of config.json

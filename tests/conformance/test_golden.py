@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import ster
-from tests.checkpoints import make_tensors, text, write_checkpoint
+from tests.checkpoints import (
+    Config,
+    Tensors,
+    make_tensors,
+    text,
+    write_checkpoint,
+)
 from tests.conformance.compare import (
     assert_close,
     assert_width,
@@ -18,36 +23,30 @@ from tests.conformance.compare import (
     tolerance,
 )
 from tests.golden.golden import NAMES, fingerprint, read_golden
-from tests.reference import last_rows
+from tests.golden.texts import MODES, TEXT_NAMES, open_texts
+from tests.reference import last_rows, logits
 
-HANDED_OVER = (
-    "llama-gqa",
-    "llama-mha-f16-template-file",
-    "llama3-tied-sharded",
-    "mistral-window",
-    "qwen2",
-)
 # The dynamic and the long prompts go past the trained length on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::ster.SterWarning")
 
 
-@pytest.mark.parametrize("chat_template", ["auto", "off"])
-@pytest.mark.parametrize("name", HANDED_OVER)
-def test_a_handed_over_checkpoint_gives_the_expected_residuals_at_every_width(
-    shared: Path, name: str, chat_template: str, device: str
+@pytest.mark.parametrize("chat_template", MODES)
+@pytest.mark.parametrize("name", TEXT_NAMES)
+def test_texts_give_the_residuals_of_transformers_at_every_width(
+    tmp_path: Path, name: str, chat_template: str, device: str
 ):
-    folder = shared / "golden" / name
-    expected: dict[str, Any] = json.loads((folder / "expected.json").read_text())
-    records = expected[chat_template]
-    rows = np.array([list(record["layers"].values()) for record in records])
-    prompts = [record["prompt"] for record in records]
+    golden = open_texts(name, tmp_path)
+    texts = golden.of[chat_template]
     for precision in precisions(device):
         runtime = ster.load(
-            folder, device=device, precision=precision, chat_template=chat_template
+            golden.directory,
+            device=device,
+            precision=precision,
+            chat_template=chat_template,
         )
-        activations = runtime.activations(prompts)
-        assert activations.prompts == tuple(prompts)
-        assert_close(activations.array, rows, tolerance(device, precision))
+        activations = runtime.activations(texts.prompts)
+        assert activations.prompts == tuple(texts.prompts)
+        assert_close(activations.array, texts.residuals, tolerance(device, precision))
         assert_width(activations.array, precision)
 
 
@@ -75,23 +74,55 @@ def test_the_oracle_agrees_with_transformers(name: str):
     assert_close(rows.astype(np.float32), golden.residuals, 2e-6)
 
 
-# llama-long is about long prompts: nothing in it could be dropped.
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "llama-long"])
-def test_a_golden_case_would_notice_a_feature_that_is_dropped(name: str):
+# Far above every tolerance at f32.
+SEEN = 5e-3
+# A field of a config, or a part of a tensor's name, and what goes with it.
+FEATURES = {
+    "rope_scaling": "",
+    "rope_parameters": "",
+    "use_sliding_window": "",
+    "sliding_window": "",
+    "attention_bias": r"self_attn.*bias",
+    "mlp_bias": r"mlp.*bias",
+    "q_norm": r"q_norm",
+    "k_norm": r"k_norm",
+    "embedding_multiplier": "",
+    "attention_multiplier": "",
+    "residual_multiplier": "",
+    "logits_scaling": "",
+    "no_rope_layers": "",
+    "no_rope_layer_interval": "",
+}
+
+
+def features(name: str) -> list[str]:
+    """List what could be dropped of a case."""
+    config = read_golden(name).config
+    tensors = " ".join(make_tensors(config))
+    return [
+        feature
+        for feature, pattern in FEATURES.items()
+        if config.get(feature) or ("norm" in feature and re.search(pattern, tensors))
+    ]
+
+
+def without(feature: str, config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
+    """Drop a feature, with its tensors."""
+    left = {key: value for key, value in config.items() if key != feature}
+    if feature == "sliding_window":
+        left[feature] = 1 << 20  # absent stands for a width of the family's own
+    pattern = FEATURES[feature]
+    kept = {k: v for k, v in tensors.items() if not (pattern and re.search(pattern, k))}
+    return left, kept
+
+
+@pytest.mark.parametrize(
+    ("name", "feature"), [(name, each) for name in NAMES for each in features(name)]
+)
+def test_a_golden_case_would_notice_a_feature_that_is_dropped(name: str, feature: str):
     golden = read_golden(name)
     tensors = make_tensors(golden.config, golden.seed)
-    dropped = [
-        "rope_scaling",
-        "rope_parameters",
-        "use_sliding_window",
-        "attention_bias",
-        "mlp_bias",
-    ]
-    config = {k: v for k, v in golden.config.items() if k not in dropped}
-    config |= {"sliding_window": None} if config["model_type"] == "mistral" else {}
-    tensors = {
-        k: v for k, v in tensors.items() if "bias" not in k and "q_norm" not in k
-    }
-    rows = np.stack([last_rows(config, tensors, p) for p in golden.prompts])
+    config, tensors = without(feature, golden.config, tensors)
+    found = np.stack([logits(config, tensors, p)[-1] for p in golden.prompts])
     with pytest.raises(AssertionError, match="largest difference"):
-        assert_close(rows.astype(np.float32), golden.residuals, 5e-2)
+        assert_close(found[:, None].astype(np.float32), golden.logits[:, None], SEEN)

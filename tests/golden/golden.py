@@ -13,34 +13,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parent
+TEXTS = FOLDER / "texts"
+TOY = "toy"
 SEED = 20
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != TOY)
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steered:
+    """A prompt with vectors added to every position after some layers.
+
+    Args:
+        vectors: By layer, (hidden_size,).
+        prompt: Token ids.
+        residuals: Before a layer's own vector is added, (num_layers, hidden_size).
+        logits: At the last token, (vocab_size,).
+        next: The likeliest token.
+    """
+
+    vectors: dict[int, F64]
+    prompt: list[int]
+    residuals: F64
+    logits: F64
+    next: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The summed log-probability of a response's tokens but the first."""
+
+    response: list[int]
+    unsteered: float
+    steered: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
     """A config, a seed for its weights, and what transformers makes of both.
 
-    ``residuals`` is (num_prompts, num_layers, hidden_size).
+    ``residuals`` is (num_prompts, num_layers, hidden_size), ``logits`` (num_prompts,
+    vocab_size), ``next`` the likeliest token after each prompt.
     """
 
     config: dict[str, Any]
     seed: int
     fingerprint: str
     prompts: list[list[int]]
-    residuals: NDArray[np.float64]
+    residuals: F64
+    logits: F64
+    next: list[int]
+    steered: Steered
+    scored: Scored
 
 
 def read_golden(name: str) -> Golden:
     document = json.loads((FOLDER / f"{name}.json").read_text())
-    records = document["records"]
+    records, steered, scored = (
+        document[key] for key in ("records", "steered", "scored")
+    )
     return Golden(
         config=document["config"],
         seed=document["seed"],
         fingerprint=document["fingerprint"],
         prompts=[record["token_ids"] for record in records],
         residuals=np.array([record["residuals"] for record in records]),
+        logits=np.array([record["logits"] for record in records]),
+        next=[record["next"] for record in records],
+        steered=Steered(
+            vectors={
+                int(layer): np.array(vector)
+                for layer, vector in document["steering"].items()
+            },
+            prompt=steered["token_ids"],
+            residuals=np.array(steered["residuals"]),
+            logits=np.array(steered["logits"]),
+            next=steered["next"],
+        ),
+        scored=Scored(
+            response=scored["token_ids"],
+            unsteered=scored["unsteered"],
+            steered=scored["steered"],
+        ),
     )
+
+
+def published() -> dict[str, Any]:
+    """Return what is published about the toy checkpoint."""
+    document: dict[str, Any] = json.loads((FOLDER / f"{TOY}.json").read_text())
+    return document
 
 
 def fingerprint(tensors: Mapping[str, NDArray[np.float32]]) -> str:

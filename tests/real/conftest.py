@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.real import golden as golden_file
+from tests.real.make_smollm2 import DOWNLOAD_SECONDS, NOT_TO_BE_HAD
+
+ROOT = Path(__file__).resolve().parents[2]
 # Made once and kept: `make clean` removes it.
-KEPT = Path(__file__).resolve().parents[2] / "build" / "real_model"
-MAKE_SECONDS = 240
+KEPT = ROOT / "build" / "real_model"
 
 
 @pytest.fixture(scope="session")
-def make_smollm2(shared: Path) -> Callable[[str], Path]:
+def make_smollm2() -> Callable[[str], Path]:
     """Return what makes the checkpoint, stored f32 or bf16, whole or not at all."""
 
     def make(dtype: str) -> Path:
         kept = KEPT / f"smollm2-{dtype}"
         if kept.is_dir():
             return kept
-        if find_spec("gguf") is None:
-            pytest.skip("the package gguf, which reads SmolLM2's file, is not here")
         partial = KEPT / f"smollm2-{dtype}.{os.getpid()}"
-        script = shared / "real_model" / "make_smollm2.py"
         try:
-            _run(script, partial, "--dtype", dtype)
+            _run(partial, "--dtype", dtype)
             partial.rename(kept)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -41,18 +39,19 @@ def make_smollm2(shared: Path) -> Callable[[str], Path]:
     return make
 
 
-def _run(script: Path, *words: str | Path) -> None:
-    """Run the script, which downloads the weights when it is first used."""
+def _run(*words: str | Path) -> None:
+    """Run the maker; without network there is nothing to make it from."""
     made = subprocess.run(
-        [sys.executable, script, *words],
+        [sys.executable, "-m", "tests.real.make_smollm2", *words],
+        cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=MAKE_SECONDS,
+        timeout=DOWNLOAD_SECONDS + 40,
         check=False,
     )
-    if made.returncode:
-        last = made.stderr.strip().splitlines()[-1:]
-        pytest.skip(f"SmolLM2 is not to be had: {' '.join(last)}")
+    if made.returncode == NOT_TO_BE_HAD:
+        pytest.skip(made.stderr.strip())
+    assert not made.returncode, made.stderr
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +61,6 @@ def smollm2(make_smollm2: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def golden(shared: Path) -> dict[str, Any]:
+def golden() -> dict[str, Any]:
     """Return what transformers gives for SmolLM2, templated (auto) and raw (off)."""
-    path = shared / "golden" / "smollm2" / "expected.json"
-    golden: dict[str, Any] = json.loads(path.read_bytes())
-    return golden
+    return golden_file.read()

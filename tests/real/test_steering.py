@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ster import PairSet, StrengthTrial, load
+from ster import PairSet, SteeringVector, StrengthTrial, load
+from tests.real.golden import steering
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TRAITS = ("happy", "formal", "french")
@@ -24,11 +25,42 @@ def happy():
     return PairSet.load(ASSETS / "pairs_happy.json")
 
 
+@pytest.fixture(scope="module")
+def drawn(runtime):
+    """Return the vector that the golden file was steered with."""
+    vectors = steering()
+    return SteeringVector(
+        layers=tuple(vectors),
+        array=np.stack([*vectors.values()]),
+        model=runtime.model,
+        trait_name="nothing",
+        method="caa",
+    )
+
+
 @pytest.mark.parametrize("name", ["cpu", "mlx-cpu"])
-def test_the_greedy_answer_is_that_of_transformers(smollm2, shared, name):
-    golden = json.loads((shared / "golden/smollm2/expected.json").read_bytes())
-    answer = load(smollm2, device=name).generate(golden["greedy"]["prompt"])
-    assert answer == golden["greedy"]["text"]
+def test_the_greedy_answer_is_that_of_transformers_steered_and_not(
+    smollm2, golden, drawn, name
+):
+    greedy, runtime = golden["greedy"], load(smollm2, device=name)
+    for steer, expected in (([], "unsteered"), ([drawn], "steered")):
+        answer = runtime.generate(
+            greedy["prompt"], steer=steer, max_new_tokens=greedy["max_new_tokens"]
+        )
+        assert answer == greedy[expected]
+
+
+@pytest.mark.parametrize("name", ["cpu", "mlx-cpu"])
+def test_responses_have_the_log_probability_of_transformers(
+    smollm2, golden, drawn, name
+):
+    runtime, scored = load(smollm2, device=name), golden["scored"]
+    texts = [each["text"] for each in scored]
+    ids = [runtime.response_tokens(text) for text in texts]
+    assert ids == [each["token_ids"] for each in scored]
+    for steer, expected in (([], "unsteered"), ([drawn], "steered")):
+        found = runtime.score_responses(texts, steer=steer)
+        assert found == pytest.approx([each[expected] for each in scored], rel=1e-5)
 
 
 @pytest.mark.parametrize("trait", TRAITS)

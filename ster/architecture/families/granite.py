@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ster.architecture.blocks import BlockMaker, make_model
+from ster.architecture.blocks import BlockMaker, check_activation, make_model
 from ster.architecture.fields import Fields
 from ster.architecture.sizes import read_rotary, read_sizes
 from ster.architecture.spec import ModelSpec
@@ -11,6 +11,7 @@ from ster.architecture.windows import require_full_attention
 
 def read_granite(fields: Fields) -> ModelSpec:
     """Read a Granite: a Llama whose embedding, scores, sums and logits are scaled."""
+    check_activation(fields)
     sizes = read_sizes(fields, max_position_embeddings=2048, rms_norm_eps=1e-6)
     rotary = read_rotary(fields, sizes)
     require_full_attention(fields, sizes.num_hidden_layers)

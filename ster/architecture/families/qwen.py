@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ster.architecture.blocks import BlockMaker, make_model
+from ster.architecture.blocks import BlockMaker, check_activation, make_model
 from ster.architecture.fields import Fields
 from ster.architecture.sizes import Sizes, read_rotary, read_sizes
 from ster.architecture.spec import ModelSpec
@@ -34,6 +34,7 @@ def read_qwen3(fields: Fields) -> ModelSpec:
 
 
 def _read(fields: Fields, sizes: Sizes, maker: BlockMaker) -> ModelSpec:
+    check_activation(fields)
     rotary = read_rotary(fields, sizes)
     first = fields.count("max_window_layers", MAX_WINDOW_LAYERS, least=0)
     slides = [layer >= first for layer in range(sizes.num_hidden_layers)]

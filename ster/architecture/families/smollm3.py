@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ster.architecture.blocks import BlockMaker, make_model
+from ster.architecture.blocks import BlockMaker, check_activation, make_model
 from ster.architecture.fields import Fields
 from ster.architecture.sizes import read_rotary, read_sizes
 from ster.architecture.spec import ModelSpec
@@ -15,6 +15,7 @@ INTERVAL = 4
 
 def read_smollm3(fields: Fields) -> ModelSpec:
     """Read a SmolLM 3: some layers do not turn their queries and keys at all."""
+    check_activation(fields)
     sizes = read_sizes(fields, max_position_embeddings=32_768, rms_norm_eps=1e-6)
     rotary = read_rotary(fields, sizes, THETA)
     turns = _turns(fields, sizes.num_hidden_layers)

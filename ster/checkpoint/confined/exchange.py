@@ -1,4 +1,4 @@
-"""Lines to a process and lines back, never waiting longer or reading more than said."""
+"""Lines to a process and lines back, within limits of time and size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PIPE_BYTES = 1 << 16
 
 
 class TooSlowError(Exception):
-    """A reply did not come in time; the message is that time.
+    """A reply did not come in time; the message is the time that it had.
 
     Args:
         seconds: How long it was waited for.
@@ -40,22 +40,25 @@ class Exchange:
     def send(self, data: bytes) -> None:
         """Send what goes through at once; the rest goes with what is sent next."""
         self._unsent = memoryview(bytes(self._unsent) + data)
-        with suppress(OSError):  # it has died, which the next to wait for it hears
+        with suppress(OSError):  # that it has died is said by ``converse``
             self._write()
 
     def converse(
         self, data: bytes, limits: Sequence[float], max_reply_bytes: int
     ) -> list[bytes]:
-        """Send lines and read replies; more than asked for if it talks too much.
+        """Send lines and read a reply for each limit.
 
         Args:
             data: What to send.
             limits: How many seconds each reply may take after the one before it.
             max_reply_bytes: How long a reply may be.
 
+        Returns:
+            The replies, more than limits if the process sent more.
+
         Raises:
-            TooSlowError: One does not come in time.
-            OverflowError: One is longer than that.
+            TooSlowError: A reply does not come in time.
+            OverflowError: A reply is too long.
             OSError: The other side hung up.
         """
         self._unsent = memoryview(bytes(self._unsent) + data)

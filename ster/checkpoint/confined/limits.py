@@ -1,4 +1,4 @@
-"""The child's side: answer requests, within little memory and time.
+"""The child's side: answer requests, within bounds on memory and time.
 
 Requests and replies are JSON, one a line. This imports the standard library only, so
 that a child starts quickly.
@@ -28,8 +28,8 @@ def serve(
 
     Args:
         handle: Takes a request's line and returns the reply.
-        seconds: For the bytes of a request, after how long this process ends: a
-            backstop for when nobody is left to enforce the parent's deadline.
+        seconds: Gives, for the size of a request in bytes, the seconds after which this
+            process ends itself. The parent has an earlier deadline, but may be gone.
     """
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     for request in requests:
@@ -43,7 +43,7 @@ def serve(
 
 
 def confine(memory_bytes: int) -> None:
-    """Give up what no such program needs, and memory beyond so much more."""
+    """Give up core dumps and writing to files, and bound the memory that is added."""
     for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         with suppress(OSError, ValueError):
             resource.setrlimit(kind, (0, 0))
@@ -54,9 +54,9 @@ def confine(memory_bytes: int) -> None:
 
 
 def allow_memory(memory_bytes: int) -> None:
-    """Let this process hold so much more than it does now, and no more."""
+    """Let this process hold so many bytes more than it does now, and no more."""
     global _peak_limit
-    # What counts is the growth: some systems start the count with the parent's peak.
+    # The growth is bounded: some systems begin to count with the parent's peak.
     _peak_limit = _peak() + memory_bytes // _peak_unit()
     if sys.platform == "linux":
         with suppress(OSError, ValueError):

@@ -1,7 +1,8 @@
-"""Keep a process that runs a checkpoint's program, and trust nothing that it does.
+"""Run a checkpoint's program in a process of its own, and trust nothing that it does.
 
-It may loop, grow, die or answer rubbish: the parent waits so long, reads so much, then
-ends it. What it is asked travels as JSON, so no text can be taken for a command.
+The process may loop, grow, die or answer nonsense. The parent bounds how long it waits
+and how much it reads, and then ends the process. Requests are JSON, so no text can be
+taken for a command.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ster.checkpoint.confined.limits import OUT_OF_MEMORY
 
 # A cold start reads some hundred files, which takes its time on a network disk.
 START_SECONDS = 30.0
-# Behind the standard library, so that nothing in these folders can shadow it.
+# The folders go behind the standard library, so that nothing in them can shadow it.
 _BOOTSTRAP = """\
 import sys
 sys.path += sys.argv[2:]
@@ -48,7 +49,7 @@ Reply = dict[str, object]
 class ProcessFailure(Exception):
     """The process did not do its work; the message says why, as the end of a sentence.
 
-    Not for a person: who asks turns it into a refusal.
+    No person sees it: the caller turns it into a refusal.
     """
 
 
@@ -59,7 +60,7 @@ class Program:
     Args:
         module: Its ``main`` answers requests.
         needs: The packages that it imports.
-        work: What it does to ``it``, such as ``renders it``.
+        work: The end of "the process that ...", such as ``renders it``.
         set_up_seconds: How long it may take over its first request.
     """
 
@@ -70,19 +71,19 @@ class Program:
 
     @property
     def not_started(self) -> str:
-        """The reason where there is no process."""
+        """The reason for a failure where no process came up."""
         return f"the process that {self.work} did not start"
 
 
-# Processes started ahead, each to be the first of a program's, and who started them.
+# By module, a process that was started ahead, and the id of the one that started it.
 _spares: dict[str, tuple[int, subprocess.Popen[bytes]]] = {}
 
 
 def start_ahead(program: Program) -> None:
-    """Start a process that the next to need this program takes over.
+    """Start a process for the next ``ConfinedProcess`` of this program.
 
-    It comes up while the caller imports what takes long. That it cannot be started is
-    for the one who needs it to say.
+    It comes up while the caller imports slow libraries. A failure is not said here: the
+    ``ConfinedProcess`` will try again, and say it.
     """
     if program.module in _spares:
         return
@@ -103,9 +104,9 @@ def _take_or_spawn(program: Program) -> subprocess.Popen[bytes]:
 
 
 class ConfinedProcess:
-    """One program's process. It runs by the time it is asked, and anew after its end.
+    """One program's process, which is started when needed, and again after its end.
 
-    Safe to ask from several threads, and after a fork, where it starts once more.
+    Threads may share it. After a fork the child starts a process of its own.
 
     Args:
         program: What it runs.
@@ -123,7 +124,7 @@ class ConfinedProcess:
         self._is_set_up = False
 
     def start(self) -> None:
-        """Start the process and do not wait for it: a question that comes will.
+        """Start the process without waiting for it; ``ask`` waits.
 
         Raises:
             ProcessFailure: It cannot be started.
@@ -141,7 +142,7 @@ class ConfinedProcess:
     ) -> list[Reply]:
         """Send requests and return their replies.
 
-        A setup that is refused has the one reply.
+        Where the setup is refused, the reply to the setup is returned alone.
 
         Args:
             requests: What to ask.
@@ -162,7 +163,7 @@ class ConfinedProcess:
                     limits = [seconds] * len(lines)
                     replies = self._receive(b"".join(lines), limits, max_reply_bytes)
             except BaseException:
-                # Also on Ctrl-C: a late reply would be taken for the next one's.
+                # Also on Ctrl-C: a late reply would be taken for the next request's.
                 self.close()
                 raise
             if "error" in setup:
@@ -170,7 +171,7 @@ class ConfinedProcess:
             return replies
 
     def close(self) -> None:
-        """End the process. A later question starts another."""
+        """End the process. A later ``ask`` starts another."""
         if self._finalizer is not None:
             self._finalizer()
         self._forget()
@@ -204,7 +205,7 @@ class ConfinedProcess:
         self._exchange.send(b"\n" + setup + b"\n")
 
     def _set_up(self) -> Reply:
-        """Make sure that a process knows its program; return its word on it."""
+        """Make sure that a process is set up; return its reply to the setup."""
         self._start()
         if self._is_set_up:
             return {}
@@ -218,7 +219,7 @@ class ConfinedProcess:
     def _receive(
         self, data: bytes, limits: Sequence[float], max_reply_bytes: int
     ) -> list[Reply]:
-        """Send data and wait for so many replies, so long for each."""
+        """Send data and wait for a reply for each limit, in seconds."""
         if self._process is None or self._exchange is None:
             raise ProcessFailure(f"the process that {self._program.work} is gone")
         try:
@@ -262,7 +263,7 @@ class ConfinedProcess:
 def _spawn(program: Program) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise ProcessFailure("there is no Python interpreter to run it with")
-    # -I and -S: no setting, start-up file or folder of the person reaches the child.
+    # -I and -S: no setting, start-up file or folder of the user reaches the child.
     command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOTSTRAP]
     command += [program.module, *_module_paths(program.needs)]
     environment = {n: os.environ[n] for n in _NEEDED_VARIABLES if n in os.environ}
@@ -274,7 +275,7 @@ def _spawn(program: Program) -> subprocess.Popen[bytes]:
             stderr=subprocess.DEVNULL,
             bufsize=0,
             env=environment,
-            # Ctrl-C is for the person's program; it ends the child itself.
+            # Ctrl-C goes to the parent alone, which ends the child.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -293,7 +294,7 @@ def _module_paths(packages: tuple[str, ...]) -> list[str]:
         if not places:
             raise ProcessFailure(f"{name} cannot be found")
         for place in map(os.path.abspath, places):
-            # A package that is one native module inside needs nothing else of itself.
+            # A native module inside is found first, without its package around it.
             if any(re.fullmatch(rf"{name}\..*\.so", n) for n in os.listdir(place)):
                 folders.append(place)
             folders.append(os.path.dirname(place))
@@ -301,7 +302,7 @@ def _module_paths(packages: tuple[str, ...]) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Kill a process, unless it is a fork's that runs this, and wait for its end."""
+    """Kill a process and wait for its end; only the process that owns it may."""
     if os.getpid() != owner:
         return
     process.kill()

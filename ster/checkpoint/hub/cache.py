@@ -1,9 +1,9 @@
 """The client's cache, laid out as the client documents it: what it holds of a model.
 
-Another tool may have put some of a model's files there and not others, so what is not
-there may still be published. Three things tell: the client's list of all files
-(``trees``), its marks for files that it asked for in vain (``.no_exist``), and the same
-marks that ster leaves when it has seen the list.
+Another tool may have put some of a model's files there and not others, so a file that
+is not there may still be published. Three things tell whether it is: the client's list
+of all files (``trees``), its marks for files that it asked for in vain (``.no_exist``),
+and the same marks that ster leaves when it has seen the list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFFLINE = "it is not in the cache and HF_HUB_OFFLINE is set"
 # What a run reads, and no second copy of the weights.
 INCLUDED = ("*.json", "*.jinja", "*.safetensors")
 EXCLUDED = ("*/*", "consolidated*", "*optimizer*")
-# Without these a run would go another way in silence, not fail.
+# Without one of these a run would not fail, but silently give other results.
 TURNING = ("tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 
 
@@ -62,7 +62,7 @@ class Snapshot:
         folder: The commit's files, as links.
         names: The files that the model publishes, as far as that is known.
         is_listed: Whether ``names`` are all of them, from the client's list.
-        absence: Why a file is not to be had, as the beginning of a cause.
+        absence: Why a file is not available, as the beginning of a cause.
     """
 
     model: str
@@ -97,10 +97,10 @@ class Snapshot:
         """Do nothing: what is in the cache stays there."""
 
     def refuse_unknown(self, name: str) -> None:
-        """Refuse a file that may be published and would make the run another.
+        """Refuse a missing file that may be published and would change the results.
 
         Raises:
-            HubError: Nobody can know whether there is such a file.
+            HubError: It is not known whether there is such a file.
         """
         if name not in TURNING or self.is_absent(name):
             return
@@ -131,7 +131,7 @@ class Snapshot:
         return HubError(sentence, cause, path=name)
 
     def missing_weights(self) -> CheckpointError:
-        """Say that no weights are cached, which is not to say that there are none."""
+        """Say that no weights are cached, or that the model publishes none."""
         if self.is_listed:
             return refuse_no_weights(self)
         command = download_command(self.model, self.commit)
@@ -178,7 +178,7 @@ def open_snapshot(model: str, revision: str) -> Snapshot:
 
 
 def open_cache_folder(path: str, revision: str | None) -> Snapshot | None:
-    """Open the cache's own folder of a model; None where the directory is none.
+    """Open the cache's own folder of a model; None for any other directory.
 
     Args:
         path: A directory, such as ``.../models--org--name``.
@@ -291,7 +291,7 @@ def absence_folder(snapshot: Path) -> Path:
 def is_revision(revision: str) -> bool:
     """Tell whether git may have a branch, tag or commit of this name.
 
-    Others would be paths that lead out of the cache, or out of the Hub's own address.
+    Other names could lead out of the cache, or out of the Hub's own address.
     """
     return (
         revision.isprintable()

@@ -14,7 +14,7 @@ from ster.checkpoint.hub.passwords import hide_passwords
 from ster.text import quoted
 
 LOGIN = "set HF_TOKEN or run `hf auth login`"
-# What a server that is no Hub makes the client stumble over.
+# What the client raises over the answers of a server that is no Hub.
 NOT_A_HUB = (
     json.JSONDecodeError,
     KeyError,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import httpx2
     from huggingface_hub import HfApi
 
-# As the client takes it apart: quoted, perhaps weak; then it is the name of a file.
+# As the client reads it: quoted, perhaps weak. It becomes the name of a file.
 ETAG = re.compile(
     r'(?:W/)?"[A-Za-z0-9_-][\w.=+-]{0,199}"|(?!W)[A-Za-z0-9_-][\w.=+-]{0,199}',
     re.ASCII,
@@ -79,7 +79,7 @@ class Repository:
         return None
 
     def keep(self, names: Iterable[str]) -> None:
-        """See to it that a later run, which may be offline, finds what there is."""
+        """Make sure that a later run without network finds these files, if any."""
         for name in names:
             if name in self.names:
                 self.fetch(name)
@@ -87,7 +87,7 @@ class Repository:
                 remember_absent(self.model, self.commit, name)
 
     def refuse_unknown(self, name: str) -> None:
-        """Refuse nothing: what the repository does not list is not there."""
+        """Do nothing: a file that the repository does not list is not there."""
 
     def missing_file(self, name: str) -> CheckpointError:
         """Say that the repository does not publish the file."""
@@ -176,7 +176,7 @@ def download(model: str, name: str, commit: str) -> str:
 def checked_headers(model: str, commit: str) -> Iterator[None]:
     """Refuse answers whose headers would lead the client out of its cache.
 
-    The client makes paths of a file's ETag and of its commit, whatever they are.
+    The client makes paths of a file's ETag and commit without checking them.
     """
     from huggingface_hub import get_session
 
@@ -192,7 +192,7 @@ def checked_headers(model: str, commit: str) -> Iterator[None]:
         if etag is not None and not ETAG.fullmatch(etag):
             raise TypeError("it sends a file with an ETag that cannot name one")
 
-    # Requests for other files, of other threads too, pass the check unread.
+    # Other requests, perhaps of other threads, pass the check.
     hooks = get_session().event_hooks["response"]
     hooks.append(check)
     try:

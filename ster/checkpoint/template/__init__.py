@@ -1,1 +1,1 @@
-"""The model's own chat template, a stranger's program."""
+"""The model's own chat template, a stranger's program, in a confined process."""

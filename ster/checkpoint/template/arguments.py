@@ -1,6 +1,6 @@
-"""What a person tells a chat template beside the conversation: ``enable_thinking``.
+"""Arguments of a chat template beside the conversation, such as ``enable_thinking``.
 
-Light to import: the command line reads its words with this.
+Imports little: the command line checks its words with this.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 from ster.errors import UsageError
 from ster.text import quoted
 
-# What the conversation itself says.
+# Variables that the conversation itself sets.
 RESERVED = ("messages", "add_generation_prompt")
 
 
 def parse_template_args(words: Iterable[str]) -> dict[str, object]:
     """Read words of the form ``NAME=VALUE``.
 
-    A value is JSON (``false``, ``3``, ``["a"]``, ``null``, ``"no"``), or else the text
-    that it is.
+    A value is JSON (``false``, ``3``, ``["a"]``, ``null``, ``"no"``). One that is no
+    JSON is a text.
 
     Raises:
-        UsageError: A word has no ``=``, a name is not one, or comes twice.
+        UsageError: A word has no ``=``, or a name is invalid or comes twice.
     """
     args: dict[str, object] = {}
     for word in words:
@@ -41,17 +41,17 @@ def check_template_args(args: Mapping[str, object]) -> dict[str, object]:
     """Return a copy that templates may be given.
 
     Raises:
-        UsageError: A name is none or says what the conversation or the tokenizer says,
-            or a value is nothing that JSON has.
+        UsageError: A name is invalid, or belongs to the conversation or the tokenizer;
+            or a value cannot be written as JSON.
     """
     return {_check_name(name): _check_value(name, args[name]) for name in args}
 
 
 def refuse_reserved(args: Mapping[str, object], special_tokens: Iterable[str]) -> None:
-    """Refuse to call something else by the name of a special token.
+    """Refuse arguments that have the name of a special token.
 
     Raises:
-        UsageError: An argument is named so.
+        UsageError: There is one.
     """
     for name in special_tokens:
         if name in args:

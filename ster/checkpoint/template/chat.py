@@ -1,4 +1,4 @@
-"""Rendering with the chat template, and making sure that what is asked is in it.
+"""Rendering with the chat template, and making sure that the prompt is in the text.
 
 The template runs in ``process``, never here: it is somebody else's program.
 """
@@ -37,18 +37,18 @@ _PROBE: Conversation = ({"role": "user", "content": "Hello zyxqwv 48213"},)
 
 
 class TemplateRefusal(TemplateError):
-    """The template's own word: it does not render this conversation."""
+    """The template itself refuses to render a conversation, or drops a part of it."""
 
 
 class ChatTemplate:
-    """A model's own template; its process is started, and ``check`` asks it.
+    """A model's own template. Its process is started here, and tried by ``check``.
 
     Args:
         source: The template's text.
-        special_tokens: The declared tokens by name, such as ``bos_token``; None is
-            declared and renders as nothing.
-        reporter: Hears when the template reads the clock.
-        template_args: What the template is told beside each conversation.
+        special_tokens: The declared tokens by name, such as ``bos_token``; one that is
+            declared as null is None, and renders as nothing.
+        reporter: Is told when the template reads the clock.
+        template_args: Variables of the template, by name.
 
     Raises:
         TemplateError: The process cannot be started.
@@ -115,7 +115,7 @@ class ChatTemplate:
     def render(
         self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
     ) -> list[str]:
-        """Render conversations, each from its first turn on, whatever they hold then.
+        """Render conversations, without checking what the texts hold.
 
         Args:
             conversations: Turns of ``role`` and ``content``.
@@ -133,10 +133,11 @@ class ChatTemplate:
     def render_whole(
         self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
     ) -> Iterator[list[str]]:
-        """Render conversations in batches, and see to it that they are in the text.
+        """Render conversations in batches, and make sure that their texts hold them.
 
-        What is not there is given once more, its content in the other form. A system
-        turn that is dropped all the same is said once.
+        A conversation that its text does not hold is rendered once more, with content
+        in the other form: in parts instead of as a text, or the reverse. Of system
+        turns that are dropped all the same, one warning is given.
 
         Raises:
             TemplateError: As for ``render``; the template drops the prompt or the
@@ -161,7 +162,7 @@ class ChatTemplate:
     def _make_whole(
         self, turns: Conversation, text: str, number: int, add_generation_prompt: bool
     ) -> str:
-        """Return a rendering that lacks nothing, or say what it lacks."""
+        """Return a rendering that holds the prompt and the response, or refuse."""
         missing = _missing_roles(turns, text)
         if missing:
             other = self._render_otherwise(turns, add_generation_prompt)
@@ -236,7 +237,7 @@ _HOW_IT_WAS_TRIED = (
 
 
 def split_batches(conversations: Sequence[Conversation]) -> list[list[Conversation]]:
-    """Cut conversations into what is rendered together, so that texts stay few."""
+    """Cut conversations into batches, so that few texts are held at a time."""
     batches: list[list[Conversation]] = []
     room = 0
     for turns in conversations:
@@ -257,10 +258,11 @@ def _message(turn: Mapping[str, str], in_parts: bool) -> dict[str, object]:
 
 
 def _missing_roles(turns: Conversation, text: str) -> set[str]:
-    """Find what a rendering lacks of what it should hold.
+    """Find the roles of the turns that a rendering should hold and does not.
 
-    That is the system turn and the last turn, and the prompt where that is an answer.
-    Earlier answers may be shortened: templates take the thinking out of them.
+    It should hold the system turn, the last turn and, where the last turn is an answer,
+    the prompt before it. Earlier answers do not count: templates take the thinking out
+    of them.
     """
     asked = [turn for turn in turns[:-1] if turn["role"] == "system"] + [turns[-1]]
     if turns[-1]["role"] == "assistant":
@@ -273,7 +275,7 @@ def _missing_roles(turns: Conversation, text: str) -> set[str]:
 
 
 def _refusal(kind: object, text: object, number: int) -> TemplateError:
-    """Turn the child's word on an error into a sentence; its text is a stranger's."""
+    """Turn an error that the child reports into a refusal; its text is a stranger's."""
     reason = _one_line(str(text))
     if kind == "token":
         return TemplateError(
@@ -286,13 +288,13 @@ def _refusal(kind: object, text: object, number: int) -> TemplateError:
 
 
 def _counted(refusal: TemplateRefusal, done: int, number: int) -> TemplateRefusal:
-    """Count a refused conversation from the first on; one alone has no number."""
+    """Number a refused conversation among all batches; one alone has no number."""
     at = None if number == 1 or refusal.prompt is None else done + refusal.prompt
     return TemplateRefusal(refusal.sentence, *refusal.causes, prompt=at)
 
 
 def _one_line(text: str) -> str:
-    """Keep words, drop line ends and what could steer a terminal, and cut it short."""
+    """Drop line ends and what could control a terminal, and cut a text short."""
     words = " ".join(text.split())
     shown = "".join(
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words

@@ -8,9 +8,10 @@ import re
 
 from ster.text import trim
 
-# So many parts of a text tell whether it is there.
+# The most words of a text that are looked for.
 _MAX_PARTS = 1000
-# Templates that take words out of a text, such as marks for images, leave most of it.
+# The share of words that must be there: templates that take words out of a text, such
+# as marks for images, leave most of it.
 _ENOUGH = 0.5
 _PARTS = re.compile(r"""["']type["']\s*:\s*["']text["']""")
 
@@ -18,9 +19,9 @@ _PARTS = re.compile(r"""["']type["']\s*:\s*["']text["']""")
 def holds(rendering: str, text: str) -> bool:
     """Tell whether a text stands in a rendering.
 
-    It does where it stands there as it is but for white space at its ends; or white
-    space and case left out, also escaped for JSON or HTML; or where at least half of
-    its words stand there.
+    It does if the rendering holds one of these: the text without white space at its
+    ends; the text, or the text escaped for JSON or HTML, both compared without white
+    space and case; or at least half of the text's words.
     """
     wanted = trim(text)
     if wanted in rendering:

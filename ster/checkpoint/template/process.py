@@ -1,4 +1,4 @@
-"""One chat template's process: what it is asked, and how long and how much it may."""
+"""One chat template's process: its requests, and their bounds on time and size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TemplateProcess:
     Args:
         template: The source of the template.
         special_tokens: The tokens it may name, by name; None renders as nothing.
-        template_args: What it is told beside the conversation.
+        template_args: Its other variables, by name.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class TemplateProcess:
             "template_args": dict(template_args or {}),
         }
         self.confined = ConfinedProcess(PROGRAM, setup)
-        # It may write so much whatever it is asked, at six bytes a character.
+        # What it may write at any request; JSON takes up to six bytes a character.
         self._free_bytes = (1 << 20) + 24 * len(json.dumps(setup))
 
     def start(self) -> None:
-        """Start the process and do not wait for it: a question that comes will.
+        """Start the process without waiting for it; ``ask`` waits.
 
         Raises:
             TemplateError: It cannot be started.
@@ -61,7 +61,7 @@ class TemplateProcess:
     def ask(self, requests: Sequence[Mapping[str, object]]) -> list[Reply]:
         """Send conversations and return their replies: ``text`` or ``error``.
 
-        A refusal of the template itself is the one reply.
+        Where the template does not parse, the refusal is the only reply.
 
         Raises:
             TemplateError: The process cannot be started, dies, or takes too long.
@@ -77,7 +77,7 @@ class TemplateProcess:
             raise _failed(failure) from failure.__cause__
 
     def close(self) -> None:
-        """End the process. A later question starts another."""
+        """End the process. A later ``ask`` starts another."""
         self.confined.close()
 
 

@@ -1,7 +1,7 @@
-"""The sandbox that a chat template runs in, and the words that transformers gives it.
+"""The sandbox that a chat template runs in, with the functions that it may call.
 
-No single step of a template may make something huge: memory that grows in small steps
-meets the limit on the process (``worker``), but not every system enforces one.
+No single step of a template may make something huge. Memory that grows in small steps
+meets the limit on the process (``worker``), which not every system enforces.
 
 What a template sees follows transformers 5.24, utils/chat_template_utils.py.
 """
@@ -28,7 +28,7 @@ from jinja2.utils import Namespace, generate_lorem_ipsum, missing
 MAX_TEXT = 8_000_000
 # Room for every number that a template has use for.
 MAX_BITS = 4096
-# They take widths and lengths beside their value.
+# Filters that take widths and lengths beside their value.
 GUARDED_FILTERS = (
     "batch",
     "center",
@@ -51,7 +51,7 @@ class MissingTokenError(jinja2.TemplateRuntimeError):
 
 
 class Undefined(jinja2.Undefined):
-    """jinja2's own, but a bos_token or eos_token that is nowhere declared is no ''."""
+    """jinja2's own, except that writing an undeclared bos_token or eos_token fails."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class Undefined(jinja2.Undefined):
         super().__init__(hint, obj, name, exc)
 
     def __str__(self) -> str:
-        """Return '' unless it is one of those."""
+        """Return '', or fail for an undeclared token."""
         if self._undefined_exception is MissingTokenError:
             raise MissingTokenError(self._undefined_name)
         return ""
@@ -79,7 +79,7 @@ class Generation(Extension):
     tags = frozenset({"generation"})  # type: ignore[assignment]
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Turn the block into a call, since what it sets stays within it."""
+        """Turn the block into a call: what it sets is not seen outside."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         call = self.call_method("_render")
@@ -106,7 +106,7 @@ class TemplateNamespace(Namespace):
 
 
 class TemplateDict:
-    """What a template may do with ``dict``, without the type that carries it."""
+    """What a template may do with ``dict``, without access to the type itself."""
 
     def __call__(self, *args: Any, **fields: Any) -> dict[Any, Any]:
         """Make a dict."""

@@ -1,8 +1,8 @@
 """Render one chat template in a process of its own: the child of ``process``.
 
 A template comes with the checkpoint, so it is a stranger's program, and this process
-may use little memory and time. It imports jinja2 and ``sandbox`` beside ``limits``
-only, to start quickly.
+may use little memory and time. This module imports jinja2 and ``sandbox`` beside
+``limits`` only, to start quickly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALARM_SECONDS = 15
 # Characters that a template may write beside its own text and that of the request, some
 # 15,000 tokens: what templates compute, such as dates and lists of tools, is far less.
 MAX_ADDED = 1 << 16
-# So often may it write those; escaped text is longer than what it stands for.
+# How often it may write its own text and the request's; escaped text is longer.
 MAX_TIMES = 4
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,16}")
@@ -45,9 +45,9 @@ class Renderer:
 
     Args:
         template: Its source.
-        special_tokens: Names and texts, bos_token among them; None is declared and
-            renders as nothing.
-        template_args: What it is told beside the conversation, by name.
+        special_tokens: Texts by name, bos_token among them; one that is declared as
+            null is None, and renders as nothing.
+        template_args: Its other variables, by name.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Renderer:
             given: All that was sent, as text.
         """
         max_text = MAX_ADDED + MAX_TIMES * (len(given) + len(self._own_text))
-        # The filter `random` has to say the same in every run.
+        # The filter `random` has to choose the same in every run.
         random.seed(0)
         pieces: list[str] = []
         length = 0
@@ -97,7 +97,7 @@ class Renderer:
         return text
 
     def _refuse_addresses(self, text: str, given: str) -> None:
-        """Refuse where an object lies in memory, which differs from run to run."""
+        """Refuse a text with an object's address, which differs from run to run."""
         found = set(_ADDRESS.findall(text.lower()))
         known = self._own_text + given if found else ""
         if not found <= set(_ADDRESS.findall(known.lower())):
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def _names(sandbox: Sandbox, template: str) -> set[str]:
-    """Collect the names that a template speaks of."""
+    """Collect the names that a template uses."""
     return {node.name for node in sandbox.parse(template).find_all(nodes.Name)}
 
 

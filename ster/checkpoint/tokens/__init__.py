@@ -1,1 +1,1 @@
-"""tokenizer.json, which could be a stranger's program as well: text to ids and back."""
+"""Text to token ids and back, by a tokenizer.json in a confined process."""

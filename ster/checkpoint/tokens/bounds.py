@@ -1,4 +1,4 @@
-"""What both sides of a tokenizer's process agree on. It imports next to nothing."""
+"""What both sides of a tokenizer's process agree on. Imports little, to start fast."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TypeAlias
 # A sequence of ints that takes four bytes for each; numpy.asarray reads it as int32.
 TokenIds: TypeAlias = "array[int]"
 
-# No tokenizer makes more tokens of a character: the one that is normalized to 18 others
-# becomes 33 bytes.
+# More than any tokenizer makes of a character: the longest normalization, to 18 others,
+# has 33 bytes.
 _TOKENS_PER_CHARACTER = 64
-# Nor adds so many to a text.
+# More than any tokenizer adds to a text.
 _ADDED_TOKENS = 1024
 
 
 def seconds_for(num_bytes: int) -> float:
-    """Say how long an answer to so many bytes may take.
+    """Say how many seconds an answer to a request of so many bytes may take.
 
     Tokenizers read a million bytes a second and more.
     """

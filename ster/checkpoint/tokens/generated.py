@@ -23,8 +23,8 @@ class GeneratedText:
     """Text that grows by tokens; what may still change is held back.
 
     A character may take several tokens, a run of byte tokens is read as a whole, and
-    the last word's spaces may depend on the next. So what two tokens in a row leave as
-    it is counts as certain.
+    the last word's spaces may depend on the next. So text is certain once two tokens in
+    a row have left it unchanged.
     """
 
     def __init__(self, decoding: Decoding) -> None:

@@ -1,4 +1,4 @@
-"""One tokenizer's process: what it is asked, and how long and how much it may."""
+"""One tokenizer's process: its requests, and their bounds on time and size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROGRAM = Program(
     module="ster.checkpoint.tokens.worker",
     needs=("tokenizers",),
     work="tokenizes",
-    # The largest files there are load within two.
+    # The largest known files load within two seconds.
     set_up_seconds=60.0,
 )
 _FREE_BYTES = 1 << 20
@@ -151,7 +151,7 @@ class TokenizerProcess:
 
 
 class _Refused(Exception):
-    """The tokenizer, or its process, did not do it; with the index of the text."""
+    """The tokenizer or its process failed, perhaps on the text of this index."""
 
     def __init__(self, detail: str, text: object) -> None:
         super().__init__(detail)

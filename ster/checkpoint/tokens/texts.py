@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from ster.errors import PromptError
 
-# Texts that are tokenized together, unless they have more characters than that: enough
-# to keep all cores busy; more would only hold memory.
+# The most texts, and about the most characters, that are tokenized together: enough to
+# keep all cores busy; more would only take memory.
 _BATCH_SIZE = 1024
 _BATCH_CHARACTERS = 1 << 22
 
 
 def split_texts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Cut texts into what is tokenized together."""
+    """Cut texts into batches that are tokenized together."""
     batch: list[str] = []
     size = 0
     for text in texts:

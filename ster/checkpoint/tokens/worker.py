@@ -1,8 +1,8 @@
 """Tokenize in a process of its own: the child of ``process``.
 
-A tokenizer.json comes with the checkpoint and can make the library under it loop, grow
-or abort, so what it does to this process must not matter to the parent. It imports
-tokenizers beside ``limits`` only, to start quickly.
+A tokenizer.json comes with the checkpoint and can make the library that reads it loop,
+grow or abort, so it does that in this process and not in the parent. This module
+imports tokenizers beside ``limits`` only, to start quickly.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tokenizers import AddedToken, Tokenizer
 from ster.checkpoint.confined.limits import allow_memory, confine, serve
 from ster.checkpoint.tokens.bounds import max_tokens, pack, seconds_for, unpack
 
-# What loading and encoding take whatever they read, thread stacks among it, and for
-# each byte of a file or a request: measured are 36 and 240.
+# Memory for loading and encoding: a fixed part, which includes thread stacks, and so
+# many bytes for each byte of a file or a request, of which 36 and 240 were measured.
 MEMORY_BYTES = 1 << 30
 FILE_TIMES = 64
 REQUEST_TIMES = 512
@@ -70,11 +70,11 @@ class LoadedTokenizer:
     def grow(self, token_ids: Sequence[int], token: int) -> tuple[bool, str | None]:
         """Decode tokens with one more.
 
-        Vocabularies with a byte fallback spell ``<0x41>`` what is a byte.
+        Vocabularies with a byte fallback write a byte as ``<0x41>``.
 
         Returns:
-            Whether decoding does not pass over that one, as if it had never been there;
-            and the text, or None where the token is a byte, which may be no character.
+            Whether the token adds to the text, as special tokens do not; and the text,
+            or None where the token is a byte, which may be no whole character.
         """
         word = self._tokenizer.id_to_token(token)
         if word is None or word in self._special:
@@ -147,7 +147,7 @@ def _load(path: str, tokens: list[dict[str, Any]]) -> LoadedTokenizer:
 def _encode(
     loaded: LoadedTokenizer, texts: list[str], add_special_tokens: bool
 ) -> dict[str, object]:
-    """Encode texts; where they are refused, say which of them is."""
+    """Encode texts; where the tokenizer fails, find the first text that it fails on."""
     try:
         token_ids = loaded.encode(texts, add_special_tokens=add_special_tokens)
     except BaseException as error:
@@ -165,5 +165,5 @@ def _encode(
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Tell a panic of the native code, which Python meets as no ``Exception``."""
+    """Tell a panic of the native code, which is a ``BaseException`` in Python."""
     return type(error).__name__ == "PanicException"

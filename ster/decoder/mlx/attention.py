@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from ster.architecture import spec
-from ster.decoder.mlx.parts import Linear, RMSNorm
+from ster.decoder.mlx.parts import AnyNorm, Linear
 from ster.stream.attention import AttentionBatch
 from ster.stream.rotary import RotaryTables
 
-# Cosines and sines of some rows, or None where nothing turns.
-Angles = tuple[mx.array, mx.array] | None
+# Of some rows; None where nothing turns.
+Angles = RotaryTables[mx.array] | None
 
 # Scores of one attention batch, over all heads: what an unfused kernel materialises.
 MAX_SCORES = 1 << 25
@@ -24,16 +24,12 @@ def rotate(x: mx.array, angles: Angles) -> mx.array:
     """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim) f32."""
     if angles is None:
         return x
-    first, second = mx.split(x, 2, axis=-1)
-    cos, sin = angles[0][:, None], angles[1][:, None]
+    half = angles.cos.shape[-1]
+    first, second, rest = mx.split(x, [half, 2 * half], axis=-1)
+    cos, sin = angles.cos[:, None], angles.sin[:, None]
     return mx.concatenate(
-        [first * cos - second * sin, second * cos + first * sin], axis=-1
+        [first * cos - second * sin, second * cos + first * sin, rest], axis=-1
     )
-
-
-def angles_of(tables: RotaryTables[mx.array] | None, rows: slice | mx.array) -> Angles:
-    """Take some rows of the tables."""
-    return None if tables is None else (tables.cos[rows], tables.sin[rows])
 
 
 def attend(
@@ -42,8 +38,8 @@ def attend(
     k: mx.array,
     v: mx.array,
     *,
-    scale: float,
-    window: int | None,
+    attention: spec.Attention,
+    sinks: mx.array | None,
 ) -> mx.array:
     """Attend within one batch.
 
@@ -52,23 +48,45 @@ def attend(
         q: Queries, (num_queries, num_heads, head_dim) f32.
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
-        scale: Multiplies the scores.
-        window: How many tokens a query sees.
+        attention: How scores are made, and how many tokens a query sees.
+        sinks: One score a head that takes its share, (num_heads,) f32.
 
     Returns:
         (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
     """
     groups, num_queries = batch.queries.shape
+    window = attention.window
     # A token that is generated; without a mask a faster kernel serves it.
     sees_all = batch.keys is None and num_queries == 1 and window is None
-    out = mx.fast.scaled_dot_product_attention(
-        q[batch.queries].swapaxes(1, 2),
-        _gather(k, batch.keys).swapaxes(1, 2),
-        _gather(v, batch.keys).swapaxes(1, 2),
-        scale=scale,
-        mask=None if sees_all else visible(batch, window)[:, None],
-    )
+    queries = q[batch.queries].swapaxes(1, 2)
+    keys = _gather(k, batch.keys).swapaxes(1, 2)
+    values = _gather(v, batch.keys).swapaxes(1, 2)
+    mask = None if sees_all else visible(batch, window)[:, None]
+    if attention.softcap is not None:
+        scaled = queries * attention.scale
+        out = _attend_capped(scaled, keys, values, mask, attention.softcap)
+    else:
+        out = mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=attention.scale, mask=mask, sinks=sinks
+        )
     return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
+
+
+def _attend_capped(
+    q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None, softcap: float
+) -> mx.array:
+    """Attend with capped scores, which no fused kernel has.
+
+    All are (num_groups, heads of their kind, their tokens, head_dim) f32.
+    """
+    groups, heads, num_queries, head_dim = q.shape
+    kv_heads = k.shape[1]
+    q = q.reshape(groups, kv_heads, heads // kv_heads, num_queries, head_dim)
+    scores = softcap * mx.tanh((q @ k[:, :, None].swapaxes(-1, -2)) / softcap)
+    if mask is not None:
+        scores = mx.where(mask[:, :, None], scores, -mx.inf)
+    out = mx.softmax(scores, axis=-1) @ v[:, :, None]
+    return out.reshape(groups, heads, num_queries, head_dim)
 
 
 def _gather(rows: mx.array, indices: mx.array | None) -> mx.array:
@@ -91,8 +109,9 @@ class SelfAttention:
     spec: spec.Attention
     qkv_proj: Linear
     o_proj: Linear
-    q_norm: RMSNorm | None
-    k_norm: RMSNorm | None
+    q_norm: AnyNorm | None
+    k_norm: AnyNorm | None
+    sinks: mx.array | None
 
     def project(
         self, x: mx.array, angles: Angles
@@ -113,13 +132,15 @@ class SelfAttention:
         return self._queries(q, angles)
 
     def _queries(self, q: mx.array, angles: Angles) -> mx.array:
-        return rotate(self._heads(q, self.q_norm), angles)
+        q = rotate(self._heads(q, self.q_norm), angles)
+        scale = None if angles is None else angles.query_scale
+        return q if scale is None else q * scale
 
     def _keys_values(self, kv: mx.array, angles: Angles) -> tuple[mx.array, mx.array]:
         k, v = mx.split(kv, 2, axis=-1)
         return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
 
-    def _heads(self, rows: mx.array, norm: RMSNorm | None) -> mx.array:
+    def _heads(self, rows: mx.array, norm: AnyNorm | None) -> mx.array:
         """Split rows into heads, normalised before or after: as wide as the norm is."""
         if norm is not None and len(norm.weight) == rows.shape[-1]:
             rows, norm = norm(rows), None

@@ -19,9 +19,10 @@ import mlx.core as mx
 
 from ster.architecture import spec
 from ster.decoder.contract import Cache, LayerInputs
-from ster.decoder.mlx.attention import SelfAttention, angles_of, attend
-from ster.decoder.mlx.parts import MLP, RMSNorm
+from ster.decoder.mlx.attention import Angles, SelfAttention, attend
+from ster.decoder.mlx.parts import MLP, AnyNorm
 from ster.stream.attention import Attention
+from ster.stream.rotary import RotaryTables
 
 # Multiplications of one product: a tenth of a second on the slowest of these GPUs, so
 # that no command keeps the screen waiting or meets the watchdog.
@@ -35,12 +36,12 @@ class MLXBlock:
     """One block with its weights, written down to be evaluated by the loop."""
 
     spec: spec.LayerSpec
-    attention_norm: RMSNorm | None
+    attention_norm: AnyNorm | None
     self_attn: SelfAttention
-    attention_out_norm: RMSNorm | None
-    feed_forward_norm: RMSNorm | None
+    attention_out_norm: AnyNorm | None
+    feed_forward_norm: AnyNorm | None
     mlp: MLP
-    feed_forward_out_norm: RMSNorm | None
+    feed_forward_out_norm: AnyNorm | None
     device: mx.Device
 
     def __call__(
@@ -66,12 +67,12 @@ class MLXBlock:
         x = _normed(hidden.astype(mx.float32), self.attention_norm)
         parts = self._parts(len(hidden), len(attn.qkv_proj.weight))
         if rows is None:
-            made = [attn.project(x[p], angles_of(tables, p)) for p in parts]
+            made = [attn.project(x[p], _angles(tables, p)) for p in parts]
             q, k, v = (mx.concatenate([*pieces]) for pieces in zip(*made, strict=True))
         else:
-            kv = [attn.keys_values(x[p], angles_of(tables, p)) for p in parts]
+            kv = [attn.keys_values(x[p], _angles(tables, p)) for p in parts]
             k, v = (mx.concatenate([*pieces]) for pieces in zip(*kv, strict=True))
-            q = attn.queries(x[rows], angles_of(tables, rows))
+            q = attn.queries(x[rows], _angles(tables, rows))
         return q, k.astype(hidden.dtype), v.astype(hidden.dtype)
 
     def _attend(
@@ -84,8 +85,10 @@ class MLXBlock:
                 # One after the other, or the graph is walked in a breadth that holds
                 # the scores and keys of many at once.
                 q, k, v = mx.depends([q, k, v], [batches[-1]])
-            scale, window = self.self_attn.spec.scale, attention.window
-            batches.append(attend(batch, q, k, v, scale=scale, window=window))
+            attn = self.self_attn
+            batches.append(
+                attend(batch, q, k, v, attention=attn.spec, sinks=attn.sinks)
+            )
         return mx.concatenate(batches)[attention.order]
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
@@ -94,15 +97,16 @@ class MLXBlock:
         def finish(part: slice) -> mx.array:
             resid = hidden[part].astype(mx.float32)
             added = self.self_attn.o_proj(context[part])
-            resid = resid + self._weighed(added, self.attention_out_norm)
-            resid = resid.astype(hidden.dtype).astype(mx.float32)
+            summed = resid + self._weighed(added, self.attention_out_norm)
+            if not self.spec.parallel:
+                resid = summed = summed.astype(hidden.dtype).astype(mx.float32)
             added = self.mlp(_normed(resid, self.feed_forward_norm))
-            return resid + self._weighed(added, self.feed_forward_out_norm)
+            return summed + self._weighed(added, self.feed_forward_out_norm)
 
-        parts = self._parts(len(hidden), len(self.mlp.gate_up_proj.weight))
+        parts = self._parts(len(hidden), len(self.mlp.up_proj.weight))
         return mx.concatenate([finish(p) for p in parts]).astype(hidden.dtype)
 
-    def _weighed(self, added: mx.array, norm: RMSNorm | None) -> mx.array:
+    def _weighed(self, added: mx.array, norm: AnyNorm | None) -> mx.array:
         """Normalise and scale rows that are to join the stream."""
         added, multiplier = _normed(added, norm), self.spec.residual_multiplier
         return added if multiplier == 1 else added * multiplier
@@ -114,5 +118,10 @@ class MLXBlock:
         return [slice(at, at + step) for at in range(0, num_rows, step)]
 
 
-def _normed(x: mx.array, norm: RMSNorm | None) -> mx.array:
+def _normed(x: mx.array, norm: AnyNorm | None) -> mx.array:
     return x if norm is None else norm(x)
+
+
+def _angles(tables: RotaryTables[mx.array] | None, rows: slice | mx.array) -> Angles:
+    """Take some rows of the tables."""
+    return None if tables is None else tables.rows(rows)

@@ -109,20 +109,19 @@ def _token_values(model: ModelSpec, block: LayerSpec) -> int:
     attention = block.attention
     projected = attention.query_size + 2 * attention.key_value_size
     stream = 3 * model.hidden_size + 3 * projected + 3 * attention.query_size
-    return stream + 4 * block.feed_forward.intermediate_size
+    return stream + 2 * block.feed_forward.widest
 
 
 def cache_limit(model: ModelSpec) -> int:
     """Bound what MLX keeps of freed buffers: never less than a widened weight."""
     widest = max(
         (
-            each.num_values
+            sum(each.num_values for each in layer.feed_forward.inner)
             for layer in model.layers
-            for each in (layer.feed_forward.gate_proj, layer.attention.q_proj)
         ),
         default=0,
     )
-    return max(CACHE_BYTES, 4 * 2 * widest)
+    return max(CACHE_BYTES, 4 * widest)
 
 
 def hold_weights(model: ModelSpec, *, device: str, precision: str) -> MLXWeights:
@@ -174,13 +173,17 @@ class MLXDecoder:
         """Return how many keys one attention batch may gather."""
         return MAX_GATHERED // self.spec.max_key_value_size
 
-    def embed(self, token_ids: Ints) -> mx.array:
+    def embed(self, token_ids: Ints, position_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
         with mx.stream(self._device), device_failures():
             rows = mx.array(embedding.take(token_ids)).astype(dtype)
             if self.spec.embedding_scale != 1:
                 rows = rows.astype(mx.float32) * self.spec.embedding_scale
+            positions = self._weights.positions()
+            if positions is not None:
+                added = mx.array(positions.take(position_ids)).astype(dtype)
+                rows = rows.astype(mx.float32) + added.astype(mx.float32)
         if not self._keep:
             embedding.release()
         return rows.astype(dtype)
@@ -200,6 +203,9 @@ class MLXDecoder:
             logits = head(norm(hidden.astype(mx.float32)))
             if self.spec.logit_scale != 1:
                 logits = logits * self.spec.logit_scale
+            softcap = self.spec.logit_softcap
+            if softcap is not None:
+                logits = softcap * mx.tanh(logits / softcap)
             mx.eval(logits)
             return np.array(logits)
 
@@ -232,7 +238,12 @@ class MLXDecoder:
     def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[mx.array]:
         """Copy the tables to the device, once for all blocks."""
         with mx.stream(self._device):
-            return RotaryTables(cos=mx.array(tables.cos), sin=mx.array(tables.sin))
+            scale = tables.query_scale
+            return RotaryTables(
+                cos=mx.array(tables.cos),
+                sin=mx.array(tables.sin),
+                query_scale=None if scale is None else mx.array(scale),
+            )
 
     def bring_attention(self, attention: Attention[Ints]) -> Attention[mx.array]:
         """Copy the indices to the device, once for all blocks."""

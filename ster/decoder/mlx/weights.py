@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 
 import mlx.core as mx
 
-from ster.architecture.spec import Attention, LayerSpec, Matrix, ModelSpec, Norm
+from ster.architecture.modules import Matrix, Norm
+from ster.architecture.spec import Attention, FeedForward, LayerSpec, ModelSpec
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.mlx.attention import SelfAttention
 from ster.decoder.mlx.block import MLXBlock
-from ster.decoder.mlx.parts import MLP, Linear, RMSNorm
+from ster.decoder.mlx.parts import MLP, AnyNorm, LayerNorm, Linear, RMSNorm
 from ster.errors import CapacityError, DeviceError
 
-Head = tuple[RMSNorm, Linear]
+Head = tuple[AnyNorm, Linear]
 
 
 class MLXWeights:
@@ -59,7 +60,12 @@ class MLXWeights:
 
     def embedding(self) -> StoredTensor:
         """Return the embedding as it is stored."""
-        return self._tensors[f"{self.model.embedding.name}.weight"]
+        return self._tensors[self.model.embedding.weight_name]
+
+    def positions(self) -> StoredTensor | None:
+        """Return the learned positions as they are stored, if there are any."""
+        positions = self.model.positions
+        return None if positions is None else self._tensors[positions.weight_name]
 
     def has_block(self, layer: int) -> bool:
         """Tell whether the run has a block, from its first tensor."""
@@ -101,12 +107,7 @@ class MLXWeights:
                 self_attn=_make_attention(block.attention, reader),
                 attention_out_norm=reader.optional_norm(block.attention_out_norm),
                 feed_forward_norm=reader.optional_norm(block.feed_forward_norm),
-                mlp=MLP(
-                    gate_up_proj=reader.linear(
-                        block.feed_forward.gate_proj, block.feed_forward.up_proj
-                    ),
-                    down_proj=reader.linear(block.feed_forward.down_proj),
-                ),
+                mlp=_make_mlp(block.feed_forward, reader),
                 feed_forward_out_norm=reader.optional_norm(block.feed_forward_out_norm),
                 device=self.device,
             )
@@ -121,6 +122,16 @@ def _make_attention(attention: Attention, reader: WeightReader) -> SelfAttention
         o_proj=reader.linear(attention.o_proj),
         q_norm=reader.optional_norm(attention.q_norm),
         k_norm=reader.optional_norm(attention.k_norm),
+        sinks=None if attention.sinks is None else reader.vector(attention.sinks),
+    )
+
+
+def _make_mlp(feed_forward: FeedForward, reader: WeightReader) -> MLP:
+    return MLP(
+        activation=feed_forward.activation,
+        gated=feed_forward.gate_proj is not None,
+        up_proj=reader.linear(*feed_forward.inner),
+        down_proj=reader.linear(feed_forward.down_proj),
     )
 
 
@@ -139,39 +150,60 @@ class WeightReader:
     # All that was read, to be evaluated.
     made: list[mx.array] = field(default_factory=list)
 
-    def optional_norm(self, norm: Norm | None) -> RMSNorm | None:
+    def optional_norm(self, norm: Norm | None) -> AnyNorm | None:
         """Read a norm, if there is one."""
         return None if norm is None else self.norm(norm)
 
-    def norm(self, norm: Norm) -> RMSNorm:
-        """Read a norm."""
-        return RMSNorm(weight=self._vector(f"{norm.name}.weight"), eps=norm.eps)
+    def norm(self, norm: Norm) -> AnyNorm:
+        """Read a norm; an offset joins its weight."""
+        weight = self.vector(f"{norm.name}.weight")
+        if norm.offset:
+            weight = self._note(weight + norm.offset)
+        if norm.pairs is not None:
+            weight = self._note(weight[mx.array(norm.order)])
+        if not norm.centred:
+            return RMSNorm(weight=weight, eps=norm.eps)
+        bias = self.vector(f"{norm.name}.bias") if norm.bias else None
+        return LayerNorm(weight=weight, bias=bias, eps=norm.eps)
 
     def linear(self, *matrices: Matrix) -> Linear:
         """Read matrices, stacked into one; either all of them have a bias or none."""
-        weights = [self._read(f"{matrix.name}.weight") for matrix in matrices]
-        biases = [self._vector(f"{each.name}.bias") for each in matrices if each.bias]
+        weights = [self._matrix(each) for each in matrices]
+        biases = [self._bias(each) for each in matrices if each.bias]
         return Linear(
             weight=self._note(mx.concatenate(weights)),
             bias=self._note(mx.concatenate(biases)) if biases else None,
         )
+
+    def vector(self, name: str) -> mx.array:
+        """Read a tensor of one axis, rounded but kept wide: it is small."""
+        return self._note(self._read(name).astype(mx.float32))
+
+    def _matrix(self, matrix: Matrix) -> mx.array:
+        index = None if matrix.stack is None else matrix.stack[0]
+        weight = self._read(matrix.weight_name, index)
+        weight = weight.T if matrix.transposed else weight
+        return weight if matrix.keeps_order else weight[mx.array(matrix.rows)]
+
+    def _bias(self, matrix: Matrix) -> mx.array:
+        index = None if matrix.stack is None else matrix.stack[0]
+        bias = self._read(matrix.bias_name, index).astype(mx.float32)
+        return bias if matrix.keeps_order else bias[mx.array(matrix.rows)]
 
     def finish(self) -> None:
         """Evaluate: else weights stay as stored, and belong to this thread's stream."""
         with device_failures():
             mx.eval(self.made)
 
-    def _vector(self, name: str) -> mx.array:
-        """Read a bias or a norm's weight, rounded but kept wide: it is small."""
-        return self._note(self._read(name).astype(mx.float32))
-
     def _note(self, array: mx.array) -> mx.array:
         self.made.append(array)
         return array
 
-    def _read(self, name: str) -> mx.array:
+    def _read(self, name: str, index: int | None = None) -> mx.array:
         """Copy a tensor to the device as it is stored, and convert it there."""
         stored = self.tensors[self.prefix + name]
+        if index is not None:
+            stored = stored.at(index)
         with device_failures():
             array = mx.array(stored.read())
         stored.release()

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture import spec
-from ster.decoder.numpy.parts import F32, Hidden, Linear, RMSNorm
+from ster.decoder.numpy.parts import F32, AnyNorm, Hidden, Linear
 from ster.decoder.numpy.scratch import Scratch
 from ster.stream.attention import AttentionBatch
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 
-# Cosines and sines of some rows, or None where nothing turns.
-Angles = tuple[F32, F32] | None
+# Of some rows; None where nothing turns.
+Angles = RotaryTables[F32] | None
 
 # Scores of one attention batch, over all heads: they stay in a core's cache.
 MAX_SCORES = 1 << 18
@@ -31,17 +31,12 @@ def rotate(x: F32, angles: Angles) -> F32:
     """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim)."""
     if angles is None:
         return x
-    half = x.shape[-1] // 2
-    first, second = x[..., :half], x[..., half:]
-    cos, sin = angles[0][:, None], angles[1][:, None]
+    half = angles.cos.shape[-1]
+    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    cos, sin = angles.cos[:, None], angles.sin[:, None]
     return np.concatenate(
-        [first * cos - second * sin, second * cos + first * sin], axis=-1
+        [first * cos - second * sin, second * cos + first * sin, rest], axis=-1
     )
-
-
-def angles_of(tables: RotaryTables[F32] | None, rows: slice | Ints) -> Angles:
-    """Take some rows of the tables."""
-    return None if tables is None else (tables.cos[rows], tables.sin[rows])
 
 
 def attend(
@@ -50,8 +45,8 @@ def attend(
     k: Hidden,
     v: Hidden,
     *,
-    scale: float,
-    window: int | None,
+    attention: spec.Attention,
+    sinks: F32 | None,
 ) -> F32:
     """Attend within one batch.
 
@@ -60,8 +55,8 @@ def attend(
         q: Queries, (num_queries, num_heads, head_dim).
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
-        scale: Multiplies the scores.
-        window: How many tokens a query sees.
+        attention: How scores are made, and how many tokens a query sees.
+        sinks: One score a head that takes its share, (num_heads,).
 
     Returns:
         (num_groups · num_queries, num_heads · head_dim), in the batch's order.
@@ -73,14 +68,19 @@ def attend(
     shared = num_heads // kv_heads  # query heads that share one key head
     # Queries that share a key head are rows of one product.
     queries = q.take(batch.queries, axis=0)
-    queries *= scale
+    queries *= attention.scale
     queries = queries.reshape(groups, num_queries, kv_heads, shared, head_dim)
     queries = queries.transpose(0, 2, 1, 3, 4).reshape(groups, kv_heads, -1, head_dim)
     keys = _gather(k, batch.keys).transpose(0, 2, 3, 1)
     values = _gather(v, batch.keys).transpose(0, 2, 1, 3)
     scores = (queries @ keys).reshape(groups, kv_heads, num_queries, shared, num_keys)
-    scores = exponentials(scores, visible(batch, window)[:, None, :, None, :])
+    if attention.softcap is not None:
+        cap(scores, attention.softcap)
+    seen = visible(batch, attention.window)[:, None, :, None, :]
+    scores, shift = exponentials(scores, seen)
     total = np.einsum("...k->...", scores)[..., None]
+    if sinks is not None:
+        total += np.exp(sinks.reshape(kv_heads, 1, shared, 1) - shift)
     out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
     out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
     out /= total
@@ -94,13 +94,26 @@ def _gather(rows: Hidden, indices: Ints | None) -> F32:
     return taken.astype(np.float32, copy=False)
 
 
-def exponentials(scores: F32, seen: NDArray[np.bool_]) -> F32:
-    """Turn each row of scores into the numerators of its softmax, where it stands."""
+def cap(scores: F32, softcap: float) -> None:
+    """Keep scores within a bound, where they stand."""
+    scores /= softcap
+    np.tanh(scores, out=scores)
+    scores *= softcap
+
+
+def exponentials(scores: F32, seen: NDArray[np.bool_]) -> tuple[F32, F32 | float]:
+    """Turn each row of scores into the numerators of its softmax, where it stands.
+
+    Returns:
+        The numerators, and what was taken off each row's scores.
+    """
     moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
     np.copyto(scores, -np.inf, where=~seen)
+    shift: F32 | float = 0.0
     if not moderate:
-        scores -= scores.max(axis=-1, keepdims=True)
-    return np.exp(scores, out=scores)
+        shift = scores.max(axis=-1, keepdims=True)
+        scores -= shift
+    return np.exp(scores, out=scores), shift
 
 
 def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
@@ -117,8 +130,9 @@ class SelfAttention:
     spec: spec.Attention
     qkv_proj: Linear
     o_proj: Linear
-    q_norm: RMSNorm | None
-    k_norm: RMSNorm | None
+    q_norm: AnyNorm | None
+    k_norm: AnyNorm | None
+    sinks: F32 | None
 
     def project(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""
@@ -139,13 +153,15 @@ class SelfAttention:
         return self._queries(q, angles)
 
     def _queries(self, q: F32, angles: Angles) -> F32:
-        return rotate(self._heads(q, self.q_norm), angles)
+        q = rotate(self._heads(q, self.q_norm), angles)
+        scale = None if angles is None else angles.query_scale
+        return q if scale is None else q * scale
 
     def _keys_values(self, kv: F32, angles: Angles) -> tuple[F32, F32]:
         k, v = np.split(kv, 2, axis=1)
         return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
 
-    def _heads(self, rows: F32, norm: RMSNorm | None) -> F32:
+    def _heads(self, rows: F32, norm: AnyNorm | None) -> F32:
         """Split rows into heads, normalised before or after: as wide as the norm is."""
         if norm is not None and len(norm.weight) == rows.shape[-1]:
             rows, norm = norm(rows), None

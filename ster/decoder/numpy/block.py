@@ -20,12 +20,13 @@ import numpy as np
 
 from ster.architecture import spec
 from ster.decoder.contract import Cache, LayerInputs
-from ster.decoder.numpy.attention import SelfAttention, angles_of, attend
-from ster.decoder.numpy.parts import F32, MLP, Hidden, RMSNorm, slice_rows
+from ster.decoder.numpy.attention import Angles, SelfAttention, attend
+from ster.decoder.numpy.parts import F32, MLP, AnyNorm, Hidden, slice_rows
 from ster.decoder.numpy.scratch import Scratch
 from ster.decoder.numpy.threads import Threads, quiet
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
+from ster.stream.rotary import RotaryTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +34,12 @@ class NumpyBlock:
     """One block with its weights, run slice by slice on a pool of threads."""
 
     spec: spec.LayerSpec
-    attention_norm: RMSNorm | None
+    attention_norm: AnyNorm | None
     self_attn: SelfAttention
-    attention_out_norm: RMSNorm | None
-    feed_forward_norm: RMSNorm | None
+    attention_out_norm: AnyNorm | None
+    feed_forward_norm: AnyNorm | None
     mlp: MLP
-    feed_forward_out_norm: RMSNorm | None
+    feed_forward_out_norm: AnyNorm | None
     threads: Threads
     scratch: Scratch
 
@@ -66,7 +67,7 @@ class NumpyBlock:
         q = scratch("q", num_queries, sizes.num_heads, sizes.head_dim)
 
         def project(part: slice) -> None:
-            x, angles = self._normed(hidden[part]), angles_of(rotary, part)
+            x, angles = self._normed(hidden[part]), _angles(rotary, part)
             if rows is None:
                 q[part], k[part], v[part] = attn.project(x, angles, scratch)
             else:
@@ -74,7 +75,7 @@ class NumpyBlock:
 
         self.threads.map(project, self._slices(len(hidden)))
         if rows is not None:
-            x, angles = self._normed(hidden[rows]), angles_of(rotary, rows)
+            x, angles = self._normed(hidden[rows]), _angles(rotary, rows)
             q[:] = attn.queries(x, angles)
         return q, k, v
 
@@ -86,12 +87,12 @@ class NumpyBlock:
 
     def _attend(self, attention: Attention[Ints], q: F32, k: Hidden, v: Hidden) -> F32:
         """Attend batch by batch; each query's context takes its place."""
-        context, scale = q.reshape(len(q), -1), self.self_attn.spec.scale
+        context, attn = q.reshape(len(q), -1), self.self_attn
 
         def one(batch: AttentionBatch[Ints]) -> None:
             # No other batch reads these queries. Padding repeats one, so its result is
             # written twice, and equal.
-            made = attend(batch, q, k, v, scale=scale, window=attention.window)
+            made = attend(batch, q, k, v, attention=attn.spec, sinks=attn.sinks)
             context[batch.queries.ravel()] = made
 
         self.threads.map(one, attention.batches)
@@ -102,25 +103,29 @@ class NumpyBlock:
         scratch = self.scratch
 
         def finish(part: slice) -> None:
-            shape = hidden[part].shape
+            resid, shape = hidden[part], hidden[part].shape
             sums = self.self_attn.o_proj(context[part], scratch.columns("sums", *shape))
             self._weigh(sums, self.attention_out_norm)
-            sums += hidden[part]
-            if hidden.dtype != np.float32:
-                sums[:] = sums.astype(hidden.dtype)
-            x = scratch.columns("x", *shape)
-            if self.feed_forward_norm is None:
-                x[:] = sums
+            if not self.spec.parallel:
+                sums += resid
+                if hidden.dtype != np.float32:
+                    sums[:] = sums.astype(hidden.dtype)
+                resid = sums
+            x, norm = scratch.columns("x", *shape), self.feed_forward_norm
+            if norm is None:
+                x[:] = resid
             else:
-                self.feed_forward_norm(sums, x)
+                norm(resid.astype(np.float32, copy=False), x)
             added = self.mlp(x, scratch)
             self._weigh(added, self.feed_forward_out_norm)
+            if self.spec.parallel:
+                sums += resid
             np.add(sums, added, out=hidden[part])
 
         self.threads.map(finish, self._slices(len(hidden)))
         return hidden
 
-    def _weigh(self, added: F32, norm: RMSNorm | None) -> None:
+    def _weigh(self, added: F32, norm: AnyNorm | None) -> None:
         """Normalise and scale, where they stand, rows that are to join the stream."""
         if norm is not None:
             norm(added, added)
@@ -130,3 +135,8 @@ class NumpyBlock:
     def _slices(self, num_rows: int) -> list[slice]:
         rows = slice_rows(self.spec.feed_forward.intermediate_size)
         return self.threads.slices(num_rows, rows)
+
+
+def _angles(tables: RotaryTables[F32] | None, rows: slice | Ints) -> Angles:
+    """Take some rows of the tables."""
+    return None if tables is None else tables.rows(rows)

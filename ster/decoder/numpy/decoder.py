@@ -11,7 +11,7 @@ import numpy as np
 from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
 from ster.decoder.memory import free_memory, held_memory
-from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, NumpyCache
+from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, NumpyCache, cap
 from ster.decoder.numpy.block import NumpyBlock
 from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, Hidden, slice_rows
 from ster.decoder.numpy.threads import quiet, usable_cores
@@ -81,7 +81,7 @@ def _layer_widths(model: ModelSpec, layer: int) -> tuple[int, int]:
     # Queries, keys, values, and the angles as they are made and as they are used.
     token = 4 * (queries + 2 * keys + 2 * attention.head_dim)
     projected = queries + 2 * keys
-    values = 4 * model.hidden_size + 3 * projected + 2 * inner
+    values = 4 * model.hidden_size + 3 * projected + block.feed_forward.widest
     return token, values * slice_rows(inner) + 2 * ACTIVATED_VALUES
 
 
@@ -126,7 +126,7 @@ class NumpyDecoder:
         """Return how many keys one attention batch may gather."""
         return MAX_GATHERED // self.spec.max_key_value_size
 
-    def embed(self, token_ids: Ints) -> Hidden:
+    def embed(self, token_ids: Ints, position_ids: Ints) -> Hidden:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
         rows = rounded(embedding.take(token_ids), dtype)
@@ -134,6 +134,9 @@ class NumpyDecoder:
             embedding.release()
         if self.spec.embedding_scale != 1:
             rows *= self.spec.embedding_scale
+        positions = self._weights.positions()
+        if positions is not None:
+            rows += rounded(positions.take(position_ids), dtype)
         return np.asfortranarray(rows, dtype)
 
     def take(self, hidden: Hidden, rows: Ints) -> Hidden:
@@ -144,12 +147,16 @@ class NumpyDecoder:
         """Apply final norm and head; see ``contract.Decoder``."""
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
+        self._weights.check_head()
         norm, head = self._head
         with quiet():
             logits = head(norm(hidden.astype(np.float32, copy=False)))
             if self.spec.logit_scale != 1:
                 logits *= self.spec.logit_scale
-            return logits
+            if self.spec.logit_softcap is not None:
+                cap(logits, self.spec.logit_softcap)
+        self._weights.check_head()
+        return logits
 
     def make_caches(self, max_tokens: int) -> list[Cache[Any]]:
         """Make an empty cache for every layer."""
@@ -178,7 +185,9 @@ class NumpyDecoder:
     def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[Any]:
         """Lay the tables out as the stream lies."""
         return RotaryTables(
-            cos=np.asfortranarray(tables.cos), sin=np.asfortranarray(tables.sin)
+            cos=np.asfortranarray(tables.cos),
+            sin=np.asfortranarray(tables.sin),
+            query_scale=tables.query_scale,
         )
 
     def bring_attention(self, attention: Attention[Ints]) -> Attention[Any]:

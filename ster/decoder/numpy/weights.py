@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ster.architecture import spec
-from ster.architecture.spec import LayerSpec, Matrix, ModelSpec, Norm
+from ster.architecture.modules import Matrix, Norm
+from ster.architecture.spec import FeedForward, LayerSpec, ModelSpec
 from ster.checkpoint.weights import StoredTensor
 from ster.decoder.numpy.attention import SelfAttention
 from ster.decoder.numpy.block import NumpyBlock
-from ster.decoder.numpy.parts import F32, MLP, Linear, RMSNorm
+from ster.decoder.numpy.parts import F32, MLP, AnyNorm, LayerNorm, Linear, RMSNorm
 from ster.decoder.numpy.scratch import Scratch
 from ster.decoder.numpy.threads import Threads, quiet
 
@@ -22,7 +24,7 @@ CONVERTED_VALUES = 1 << 18
 
 # Where matrices of blocks that are opened one after the other are made, by their names.
 Room = dict[str, F32]
-Head = tuple[RMSNorm, Linear]
+Head = tuple[AnyNorm, Linear]
 
 
 class NumpyWeights:
@@ -63,7 +65,12 @@ class NumpyWeights:
 
     def embedding(self) -> StoredTensor:
         """Return the embedding as it is stored."""
-        return self._tensors[f"{self.model.embedding.name}.weight"]
+        return self._tensors[self.model.embedding.weight_name]
+
+    def positions(self) -> StoredTensor | None:
+        """Return the learned positions as they are stored, if there are any."""
+        positions = self.model.positions
+        return None if positions is None else self._tensors[positions.weight_name]
 
     def block(self, layer: int, *, keep: bool, room: Room) -> NumpyBlock:
         """Take the block that stayed, or make it.
@@ -113,10 +120,18 @@ class NumpyWeights:
         names = (block.prefix + name for name in block.shapes)
         return [self._tensors[name] for name in names if name in self._tensors]
 
+    def check_head(self) -> None:
+        """Hold the files of final norm and head to what they were, as a block's.
+
+        Raises:
+            WeightsError: A file was written to while its values were used.
+        """
+        names = (self.model.final_norm.shapes | self.model.output.shapes).keys()
+        _check_unchanged(self._tensors[name] for name in names)
+
     def _check_files(self, layer: int) -> None:
         """Hold the files to what they were: some matrices are views of them."""
-        for file in {id(each.file): each.file for each in self._stored(layer)}.values():
-            file.check_unchanged()
+        _check_unchanged(self._stored(layer))
 
     def _make_block(self, block: LayerSpec, room: Room | None) -> NumpyBlock:
         reader = WeightReader(
@@ -128,16 +143,16 @@ class NumpyWeights:
             self_attn=_make_attention(block.attention, reader),
             attention_out_norm=reader.optional_norm(block.attention_out_norm),
             feed_forward_norm=reader.optional_norm(block.feed_forward_norm),
-            mlp=MLP(
-                gate_up_proj=reader.linear(
-                    block.feed_forward.gate_proj, block.feed_forward.up_proj
-                ),
-                down_proj=reader.linear(block.feed_forward.down_proj),
-            ),
+            mlp=_make_mlp(block.feed_forward, reader),
             feed_forward_out_norm=reader.optional_norm(block.feed_forward_out_norm),
             threads=self.threads,
             scratch=self.scratch,
         )
+
+
+def _check_unchanged(tensors: Iterable[StoredTensor]) -> None:
+    for file in {id(each.file): each.file for each in tensors}.values():
+        file.check_unchanged()
 
 
 def _make_attention(attention: spec.Attention, reader: WeightReader) -> SelfAttention:
@@ -147,6 +162,16 @@ def _make_attention(attention: spec.Attention, reader: WeightReader) -> SelfAtte
         o_proj=reader.linear(attention.o_proj),
         q_norm=reader.optional_norm(attention.q_norm),
         k_norm=reader.optional_norm(attention.k_norm),
+        sinks=None if attention.sinks is None else reader.vector(attention.sinks),
+    )
+
+
+def _make_mlp(feed_forward: FeedForward, reader: WeightReader) -> MLP:
+    return MLP(
+        activation=feed_forward.activation,
+        gated=feed_forward.gate_proj is not None,
+        up_proj=reader.linear(*feed_forward.inner),
+        down_proj=reader.linear(feed_forward.down_proj),
     )
 
 
@@ -170,52 +195,75 @@ class WeightReader:
     threads: Threads
     room: Room | None = None
 
-    def optional_norm(self, norm: Norm | None) -> RMSNorm | None:
+    def optional_norm(self, norm: Norm | None) -> AnyNorm | None:
         """Read a norm, if there is one."""
         return None if norm is None else self.norm(norm)
 
-    def norm(self, norm: Norm) -> RMSNorm:
-        """Read a norm."""
-        return RMSNorm(weight=self._vector(f"{norm.name}.weight"), eps=norm.eps)
+    def norm(self, norm: Norm) -> AnyNorm:
+        """Read a norm; an offset joins its weight."""
+        weight = self.vector(f"{norm.name}.weight")
+        if norm.offset:
+            weight += np.float32(norm.offset)
+        if norm.pairs is not None:
+            weight = weight[norm.order]
+        if not norm.centred:
+            return RMSNorm(weight=weight, eps=norm.eps)
+        bias = self.vector(f"{norm.name}.bias") if norm.bias else None
+        return LayerNorm(weight=weight, bias=bias, eps=norm.eps)
 
     def linear(self, *matrices: Matrix) -> Linear:
         """Read matrices, stacked into one; either all of them have a bias or none."""
-        weights = [self._tensor(f"{matrix.name}.weight") for matrix in matrices]
-        biases = [self._vector(f"{each.name}.bias") for each in matrices if each.bias]
+        biases = [self._bias(each) for each in matrices if each.bias]
         return Linear(
-            weight=self._stack(weights, matrices[0].name),
+            weight=self._stack(matrices),
             bias=np.concatenate(biases) if biases else None,
         )
+
+    def vector(self, name: str) -> F32:
+        """Read a tensor of one axis."""
+        return rounded(self._tensor(name).as_float32().copy(), self.dtype)
+
+    def _bias(self, matrix: Matrix) -> F32:
+        tensor = self._tensor(matrix.bias_name)
+        stored = tensor if matrix.stack is None else tensor.at(matrix.stack[0])
+        bias = rounded(stored.as_float32().copy(), self.dtype)
+        return bias if matrix.keeps_order else bias[matrix.rows]
 
     def _tensor(self, name: str) -> StoredTensor:
         return self.tensors[self.prefix + name]
 
-    def _vector(self, name: str) -> F32:
-        return rounded(self._tensor(name).as_float32().copy(), self.dtype)
+    def _matrix(self, matrix: Matrix) -> StoredTensor:
+        """Find a matrix as (outputs, inputs) of the tensor that it lies in."""
+        tensor = self._tensor(matrix.weight_name)
+        if matrix.stack is not None:
+            tensor = tensor.at(matrix.stack[0])
+        return tensor.transposed() if matrix.transposed else tensor
 
-    def _stack(self, tensors: list[StoredTensor], key: str) -> F32:
+    def _stack(self, matrices: Sequence[Matrix]) -> F32:
         """Convert matrices into one below another, in pieces on all cores."""
-        if len(tensors) == 1 and tensors[0].dtype == "F32" and self.dtype == np.float32:
-            return tensors[0].as_float32()  # the mapped file itself
-        inputs = tensors[0].data.shape[1]
-        stacked = self._place(key, (sum(len(t.data) for t in tensors), inputs))
+        first = self._matrix(matrices[0])
+        as_is = first.dtype == "F32" and self.dtype == np.float32
+        if as_is and len(matrices) == 1 and matrices[0].keeps_order:
+            return first.as_float32()  # the mapped file itself
+        inputs, outputs = matrices[0].inputs, sum(each.outputs for each in matrices)
+        stacked = self._place(matrices[0].name, (outputs, inputs))
         step = max(1, CONVERTED_VALUES // inputs)
-        pieces, row = [], 0
-        for tensor in tensors:
-            for at in range(0, len(tensor.data), step):
-                piece = tensor.part(at, at + step)
-                pieces.append((piece, stacked[row + at : row + at + len(piece.data)]))
-            row += len(tensor.data)
+        pieces: list[tuple[StoredTensor, NDArray[np.intp], F32]] = []
+        row = 0
+        for matrix in matrices:
+            tensor, rows = self._matrix(matrix), matrix.rows
+            for at in range(0, len(rows), step):
+                part = rows[at : at + step]
+                pieces.append((tensor, part, stacked[row + at : row + at + len(part)]))
+            row += len(rows)
 
-        def convert(piece: tuple[StoredTensor, F32]) -> None:
-            # Copied past the mapping, which a file that is cut takes with it.
-            stored = piece[0]
-            wide = stored.read() if stored.dtype == "F32" else stored.as_float32()
-            piece[1][:] = rounded(wide, self.dtype)
+        def convert(piece: tuple[StoredTensor, NDArray[np.intp], F32]) -> None:
+            tensor, rows, out = piece
+            out[:] = rounded(tensor.rows_as_float32(rows), self.dtype)
 
         self.threads.map(convert, pieces)
-        for tensor in tensors:
-            tensor.release()
+        for matrix in matrices:
+            self._tensor(matrix.weight_name).release()
         return stacked
 
     def _place(self, key: str, shape: tuple[int, int]) -> F32:

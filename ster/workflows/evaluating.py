@@ -1,0 +1,56 @@
+"""Measuring a vector: how its layers order pairs, and what steering with it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ster.documents.pairs import PairSet
+from ster.errors import require_type
+from ster.runs.session import Session
+from ster.vectors.selection import Evaluation, score_layers
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import StrengthTrial
+from ster.workflows.compatibility import check_measured
+from ster.workflows.pairs import plan_pairs, read_pairs
+from ster.workflows.strengths import encode_sides, measure_strengths
+
+
+def evaluate_vector(
+    session: Session,
+    pairs: PairSet,
+    vector: SteeringVector,
+    trial: StrengthTrial | None = None,
+) -> Evaluation:
+    """Measure how each layer of a vector orders pairs, and what strengths do.
+
+    Args:
+        session: What reads and scores the pairs.
+        pairs: The pairs.
+        vector: What is measured; of this session's model.
+        trial: The strengths to measure, if any.
+
+    Raises:
+        SterError: The vector or a side is refused, or the run does not fit.
+    """
+    require_type(pairs, PairSet, "pairs")
+    require_type(vector, SteeringVector, "vector")
+    if trial is not None:
+        require_type(trial, StrengthTrial, "trial")
+    check_measured(vector, session)
+    reading = plan_pairs(session, pairs, vector.layers, repeats=True)
+    # Both encodings before any weight.
+    sides = encode_sides(session, pairs, trial.max_sequence) if trial else None
+    rows = read_pairs(reading)
+    evaluation = Evaluation(
+        vector=vector,
+        chat_template=session.encoder.chat_template,
+        num_pairs=len(pairs),
+        layers=score_layers(vector, rows),
+    )
+    if trial is None or sides is None:
+        return evaluation
+    norm = float(np.mean([each.residual_norm for each in evaluation.layers]))
+    choice = measure_strengths(session, vector, sides, trial, norm)
+    return replace(evaluation, strength=choice)

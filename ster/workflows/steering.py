@@ -1,0 +1,61 @@
+"""What steering adds to the stream of an open checkpoint: the sum of its vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.errors import DirectionError, require_type
+from ster.runs.session import Session
+from ster.vectors.steering import SteeringVector
+from ster.workflows.compatibility import check_steering
+
+F32 = NDArray[np.float32]
+Steer = SteeringVector | Sequence[SteeringVector]
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+
+
+def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
+    """Add up what is to be added after each layer; a layer of zeros is left out.
+
+    Raises:
+        DocumentError: A vector is of another model or width.
+        LayerError: The model lacks one of its layers.
+        DirectionError: What is to be added is too long.
+    """
+    deltas: dict[int, F32] = {}
+    is_several = isinstance(steer, Sequence) and not isinstance(steer, str)
+    vectors: Any = steer if is_several else [steer]
+    for vector in vectors:
+        require_type(vector, SteeringVector, "steer")
+        check_steering(vector, session)
+        for layer in vector.layers:
+            direction = vector.direction(layer)
+            with np.errstate(all="ignore"):  # what overflows is refused below
+                deltas[layer] = (
+                    deltas[layer] + direction if layer in deltas else direction
+                )
+    check_lengths(deltas)
+    # Adding zero would still turn -0.0 into 0.0.
+    return {layer: delta for layer, delta in deltas.items() if delta.any()}
+
+
+def check_lengths(deltas: Mapping[int, F32]) -> None:
+    """Refuse to add what drowns the stream: norms of its rows would be infinite.
+
+    Raises:
+        DirectionError: A squared length is not finite in float32.
+    """
+    for layer, delta in deltas.items():
+        squared = float(np.square(delta, dtype=np.float64).sum())
+        if not squared <= LARGEST_NUMBER:
+            raise DirectionError(
+                f"the vector added after layer {layer} is too long",
+                "its squared length leaves float32",
+                layer=layer,
+                found=squared,
+                expected=LARGEST_NUMBER,
+            )

@@ -1,0 +1,113 @@
+"""From contrastive pairs to a vector: fitted at every layer, and written down."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ster.documents.float32 import shortest
+from ster.documents.pairs import PairSet
+from ster.documents.steering import open_artifact
+from ster.errors import DirectionError, require_type
+from ster.runs.session import Session
+from ster.vectors import metrics
+from ster.vectors.directions import NO_DIRECTION, fit_directions
+from ster.vectors.methods import parse_method
+from ster.vectors.selection import PairRows
+from ster.vectors.steering import SteeringVector
+from ster.workflows.pairs import plan_pairs, read_pairs
+
+Path = str | os.PathLike[str]
+
+
+def train_vector(
+    session: Session,
+    pairs: PairSet,
+    layers: tuple[int, ...],
+    *,
+    method: str = "caa",
+    output: Path | None = None,
+) -> SteeringVector:
+    """Fit a direction at every layer.
+
+    Args:
+        session: What reads the pairs.
+        pairs: The pairs.
+        layers: Block indices, ascending.
+        method: caa, pca or logistic.
+        output: Where the artifact goes, if anywhere; tried before a weight is mapped.
+
+    Raises:
+        SterError: A word or a side is refused, the run does not fit, nothing can be
+            fitted, or the artifact cannot be written.
+    """
+    require_type(pairs, PairSet, "pairs")
+    method = parse_method(method)
+    reading = plan_pairs(session, pairs, layers, repeats=output is None)
+    with open_output(output) as write:
+        vector = fit_vector(session, pairs, layers, method, read_pairs(reading))
+        write(vector)
+    return vector
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[Callable[[SteeringVector], None]]:
+    """Try where an artifact is to go; yield what writes it there, or nowhere.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    if path is None:
+        yield lambda _: None
+        return
+    with open_artifact(path) as write:
+        yield lambda vector: write(vector.document)
+
+
+def fit_vector(
+    session: Session,
+    pairs: PairSet,
+    layers: tuple[int, ...],
+    method: str,
+    rows: PairRows,
+) -> SteeringVector:
+    """Fit a direction at each layer that was read, and measure it on the same pairs.
+
+    Args:
+        session: What read the pairs.
+        pairs: The pairs.
+        layers: Block indices, ascending.
+        method: caa, pca or logistic.
+        rows: What was read at those layers.
+
+    Raises:
+        DirectionError: Nothing can be fitted to them.
+    """
+    directions = fit_directions(method, rows.positive, rows.negative)
+    margins = metrics.score_rows(rows.positive, directions)
+    margins -= metrics.score_rows(rows.negative, directions)
+    try:
+        train_margin = metrics.mean_margins(margins, layers)
+    except DirectionError as error:
+        raise DirectionError(NO_DIRECTION, error) from error
+    return SteeringVector(
+        layers=layers,
+        array=directions,
+        model=session.files.model,
+        model_revision=session.files.revision,
+        precision=session.precision,
+        chat_template=session.encoder.chat_template,
+        trait_name=pairs.trait_name,
+        method=method,
+        train_margin=train_margin,
+        train_accuracy=tuple(map(shortest, metrics.accuracy(margins))),
+        metadata={"pair_count": str(len(pairs)), **_template_args(session)},
+    )
+
+
+def _template_args(session: Session) -> dict[str, str]:
+    """Record what the chat template was told beside the prompts, if anything."""
+    told = session.choice.template_args
+    return {"template_args": json.dumps(told, sort_keys=True)} if told else {}

@@ -1,0 +1,54 @@
+"""The versions that are installed: the lowest allowed ones, and those that CI pins."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def declared() -> list[Requirement]:
+    """List what a person who works on ster installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return [Requirement(line) for line in [*project["dependencies"], *extras["dev"]]]
+
+
+def floor(requirement: Requirement) -> Version:
+    """Return the lowest version that is allowed."""
+    (lowest,) = (s.version for s in requirement.specifier if s.operator == ">=")
+    return Version(lowest)
+
+
+def pins(name: str) -> dict[str, Version]:
+    """Read a file of constraints."""
+    text = (ROOT / ".ci" / name).read_text()
+    found = re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE)
+    return {canonicalize_name(package): Version(pin) for package, pin in found}
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=str)
+def test_ci_tests_the_lowest_version_that_is_allowed(requirement):
+    found = pins("lowest.txt")[canonicalize_name(requirement.name)]
+    precise = len(str(floor(requirement)).split("."))
+    assert found.release[:precise] == floor(requirement).release
+    assert not any(found.release[precise:]) or requirement.name.startswith("types-")
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=str)
+def test_ci_pins_what_the_project_asks_for(requirement):
+    found = pins("constraints.txt")[canonicalize_name(requirement.name)]
+    assert requirement.specifier.contains(found)
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "lowest.txt"])
+def test_the_parts_of_mlx_are_of_one_version(name):
+    found = pins(name)
+    assert found["mlx"] == found["mlx-cpu"] == found["mlx-metal"]
