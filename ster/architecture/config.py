@@ -51,7 +51,7 @@ def read_document(path: Path) -> dict[str, object]:
 
 def is_owned(document: dict[str, object]) -> bool:
     """Tell whether the family is one of those that ster computes itself."""
-    return _unwrapped(document).get("model_type") in FAMILIES
+    return _names_family(_unwrapped(document))
 
 
 def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
@@ -69,9 +69,14 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
 def _unwrapped(document: dict[str, object]) -> dict[str, object]:
     """Look into a vision model's config for the text model that it wraps."""
     inner = document.get("text_config")
-    if document.get("model_type") in FAMILIES or not isinstance(inner, dict):
+    if _names_family(document) or not isinstance(inner, dict):
         return document
-    return inner if inner.get("model_type") in FAMILIES else document
+    return inner if _names_family(inner) else document
+
+
+def _names_family(document: dict[str, object]) -> bool:
+    model_type = document.get("model_type")
+    return isinstance(model_type, str) and model_type in FAMILIES
 
 
 def unsupported(document: dict[str, object], path: str, *causes: str) -> ConfigError:

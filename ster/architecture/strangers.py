@@ -212,7 +212,7 @@ def explain_stranger(document: Mapping[str, object]) -> list[str]:
         else []
     )
     for kind in KINDS:
-        if family in kind.families or any(name.endswith(kind.heads) for name in names):
+        if str(family) in kind.families or any(name.endswith(kind.heads) for name in names):
             return [kind.what]
     if document.get("is_encoder_decoder") is True:
         return [KINDS[1].what]

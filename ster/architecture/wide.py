@@ -16,6 +16,7 @@ from ster.errors import ConfigError, PromptError
 from ster.text import quoted
 
 Values = dict[str, Any]
+MAX_LAYERS = 4096
 # What mlx-lm's rotary code computes as transformers does. Of longrope it has only the
 # half for long prompts.
 SCALINGS = ("default", "linear", "llama3", "dynamic", "yarn", "proportional", "mrope")
@@ -227,6 +228,8 @@ def check_config(document: Mapping[str, Any], path: str) -> None:
             "tokens of this embedding model see those after them too"
         )
         _refuse(path, values, name, values[name], expected)
+    for name, value in values.items():
+        _check_count(values, name, value, path)
     if "model_file" in document:
         _refuse(path, values, "model_file", document["model_file"], "left unset")
     for place in (document, values):
@@ -239,6 +242,19 @@ def check_config(document: Mapping[str, Any], path: str) -> None:
                 field="quantization_config",
                 found=place["quantization_config"],
             )
+
+
+def _check_count(values: Values, name: str, value: object, path: str) -> None:
+    """Refuse counts that would end the process, or make it build modules for hours."""
+    if not isinstance(value, int):
+        return
+    if "layers" in name and value > MAX_LAYERS:
+        _refuse(path, values, name, value, f"at most {MAX_LAYERS}")
+    is_divisor = "head" in name or name in _WIDTHS or name == "vocab_size"
+    is_count = name.startswith(("num_", "n_")) or name.endswith(("_size", "_dim"))
+    least = 1 if is_divisor and is_count else 0
+    if (is_divisor or is_count) and value < least:
+        _refuse(path, values, name, value, f"at least {least}")
 
 
 def check_read(values: Values, reads: Collection[str], path: str) -> int | None:

@@ -7,10 +7,10 @@ checked.
 
 from __future__ import annotations
 
-import inspect
 import os
 import resource
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -18,6 +18,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn as mlx_nn
 
+from ster.architecture.fields import LARGEST_COUNT
 from ster.architecture.wide import (
     WideSpec,
     check_config,
@@ -29,7 +30,12 @@ from ster.architecture.wide import (
 )
 from ster.decoder.contract import Footprint
 from ster.decoder.devices import MLX_CPU
-from ster.decoder.mlx.decoder import DTYPES, check_available, device_memory
+from ster.decoder.mlx.decoder import (
+    CACHE_BYTES,
+    DTYPES,
+    check_available,
+    device_memory,
+)
 from ster.decoder.mlx.taps import Taps
 from ster.decoder.mlx.whole_model import MLXWholeModel
 from ster.decoder.mlx.whole_weights import MLXWholeWeights, flat_arrays
@@ -94,32 +100,44 @@ def read_wide(document: Mapping[str, Any], path: str) -> WideSpec:
         ConfigError: A field is refused, or there is no stream to be read.
     """
     import_mlx_lm()
+    try:
+        return _read(document, path)
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        family = str(document["model_type"])
+        raise ConfigError(
+            f"invalid {family} config {path}",
+            f"a field is not what mlx-lm's {family} expects",
+            f"{type(error).__name__}: {error}",
+            path=path,
+        ) from error
+
+
+def _read(document: Mapping[str, Any], path: str) -> WideSpec:
     check_config(document, path)
     config = normalise_config(document, path)
     model = make_model(config, path)
     values = inner_config(config)
     args = find_args(model)
-    reads = inspect.signature(type(args)).parameters.keys()
+    reads = {each.name for each in fields(args)} if args else values.keys()
     window = check_read(values, reads, path)
     layers = find_layers(model, path)
-    shapes = _shapes(model)
-    vocab_size = _embedding(model).weight.shape[0]
-    hidden_size = read_width(values) or _embedding(model).weight.shape[1]
+    hidden_size = read_width(values) or int(_embedding(model).weight.shape[1])
     spec = WideSpec(
         model_type=str(config["model_type"]),
-        hidden_size=int(hidden_size),
-        vocab_size=int(vocab_size),
+        hidden_size=hidden_size,
+        vocab_size=int(_embedding(model).weight.shape[0]),
         num_hidden_layers=len(layers),
-        max_position_embeddings=min(read_length(values), window or 2**31 - 1),
+        max_position_embeddings=min(read_length(values), window or LARGEST_COUNT),
         max_tokens=window,
         config=config,
         path=path,
-        num_values=sum(map(_size, shapes)),
+        num_values=sum(map(_size, _shapes(model))),
         layer_values=max(sum(map(_size, _shapes(layer))) for layer in layers),
-        token_values=max(map(_token_values, layers)) + 24 * int(hidden_size),
-        cache_values=len(layers) * _key_values(values, int(hidden_size)),
+        token_values=max(map(_token_values, layers)) + 24 * hidden_size,
+        cache_values=len(layers) * _key_values(values, hidden_size),
         num_heads=int(values.get("num_attention_heads") or 1),
     )
+    footprint(spec, precision="f32", longest_prompt=1)
     _try_layers(model, spec)
     return spec
 
@@ -150,11 +168,13 @@ def make_model(config: Mapping[str, Any], path: str) -> Any:
 
 
 def find_args(model: Any) -> Any:
-    """Return the fields that the language model was made from."""
-    inner = getattr(model, "language_model", None)
-    if inner is not None and hasattr(inner, "args"):
-        return inner.args
-    return getattr(model, "args", model)
+    """Return the fields that the language model was made from, or None."""
+    for _, module in model.named_modules():
+        for name in ("args", "config"):
+            found = getattr(module, name, None)
+            if is_dataclass(found) and not hasattr(found, "text_config"):
+                return found
+    return None
 
 
 def find_layers(model: Any, path: str) -> list[Any]:
@@ -260,7 +280,7 @@ def footprint(model: WideSpec, *, precision: str, longest_prompt: int) -> Footpr
         row_bytes=4 * model.hidden_size,
         logit_bytes=28 * model.vocab_size,
         cache_bytes=4 * model.cache_values,
-        fixed_bytes=weights + opening,
+        fixed_bytes=weights + opening + CACHE_BYTES,
     )
 
 

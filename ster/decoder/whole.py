@@ -51,7 +51,6 @@ class WholeModel(ABC):
     def write_tokens(
         self,
         prompt: Tokens,
-        *,
         deltas: Deltas,
         sample: Callable[[F32], int],
         stop_ids: Collection[int],

@@ -189,13 +189,8 @@ def write_tokens(
         max_new_tokens: At most this many.
     """
     if isinstance(decoder, WholeModel):
-        yield from decoder.write_tokens(
-            prompt,
-            deltas=deltas,
-            sample=sample,
-            stop_ids=stop_ids,
-            max_new_tokens=max_new_tokens,
-        )
+        how = deltas, sample, stop_ids, max_new_tokens
+        yield from decoder.write_tokens(prompt, *how)
         return
     spec, position = decoder.spec, len(prompt)
     num_new = min(max_new_tokens, spec.max_position_embeddings - position)

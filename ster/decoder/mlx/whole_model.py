@@ -10,6 +10,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from ster.decoder.mlx.decoder import CACHE_BYTES, _buffer_cache
 from ster.decoder.mlx.weights import device_failures
 from ster.decoder.mlx.whole_weights import MLXWholeWeights
 from ster.decoder.whole import F32, Deltas, WholeModel
@@ -38,6 +39,7 @@ class MLXWholeModel(WholeModel):
         self._weights = weights
         self._keep = keep
         self._make_caches = make_caches
+        _buffer_cache.hold(CACHE_BYTES)
 
     def read_rows(
         self,
@@ -79,7 +81,6 @@ class MLXWholeModel(WholeModel):
     def write_tokens(
         self,
         prompt: Tokens,
-        *,
         deltas: Deltas,
         sample: Callable[[F32], int],
         stop_ids: Collection[int],
@@ -104,6 +105,7 @@ class MLXWholeModel(WholeModel):
 
     def close(self) -> None:
         """Let go of the weights, unless they stay."""
+        _buffer_cache.let_go()
         if not self._keep:
             self._weights.release()
 

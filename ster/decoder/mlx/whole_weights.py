@@ -91,12 +91,14 @@ class MLXWholeWeights(WholeWeights):
             weights |= mx.load(str(file), format="safetensors")  # type: ignore[arg-type]
         try:
             _fill(model, weights, self.spec.config, self._dtype)
-        except (ValueError, KeyError, IndexError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise self._unfit(error) from error
         # Layer by layer, or all of them would be there as stored and as converted.
         for layer in model.layers:
             mx.eval(layer.parameters())
-        mx.eval(model.parameters())
+        # Its other arrays too, such as rotary angles: what waits to be computed belongs
+        # to this thread.
+        mx.eval([list(module.values()) for _, module in model.named_modules()])
         for each in opened:
             each.check_unchanged()
         return model, self._tap(model)
