@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ster.architecture.config import read_config
+from ster.architecture.config import is_owned, read_document, resolve_config
+from ster.architecture.spec import ModelSpec
+from ster.architecture.wide import WideSpec
 from ster.checkpoint.resolve import CheckpointFiles, open_files
 from ster.checkpoint.tokenizer import Encoder, load_encoder
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.decoder.memory import parse_memory
+from ster.decoder.wide import open_wide
 from ster.errors import UsageError
 from ster.layers import Layers, select_layers
 from ster.reporting import QuietReporter, Reporter
@@ -88,7 +92,7 @@ def open_runtime(
     config_path = files.require_config()
     files.require_tokenizer()
     files.check_weights()
-    spec = read_config(config_path)
+    spec = _read_spec(config_path, choice, reporter)
     select_layers(layers, spec.num_hidden_layers)
     return Runtime(
         Session(
@@ -99,6 +103,16 @@ def open_runtime(
             reporter=reporter,
         )
     )
+
+
+def _read_spec(
+    path: Path, choice: ModelChoice, reporter: Reporter
+) -> ModelSpec | WideSpec:
+    """Read config.json; on a GPU, of families that ster does not own too."""
+    document = read_document(path)
+    if is_owned(document) or choice.device == "cpu":
+        return resolve_config(document, str(path))
+    return open_wide(document, str(path), reporter)
 
 
 def _load_encoder(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
+from ster.architecture.wide import WideSpec
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_prompts, check_text, take_list
@@ -54,7 +55,7 @@ class Runtime:
         self._session = session
 
     @property
-    def config(self) -> ModelSpec:
+    def config(self) -> ModelSpec | WideSpec:
         """Return the description of the decoder that config.json gives."""
         return self._session.spec
 

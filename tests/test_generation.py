@@ -91,7 +91,7 @@ def test_the_published_texts_steered_and_not(toy, published, device):
 def tokens(runtime: Runtime, ids: list[int], count: int, *steer) -> list[int]:
     """Generate token ids, the likeliest each time, past any end of text."""
     session = runtime._session
-    layers = len(session.spec.layers)
+    layers = session.spec.num_hidden_layers
     plan = session.plan([ids], layers, head=True, new_tokens=count, repeats=True)
     with session.open(plan) as decoder:
         made = write_tokens(

@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ster.architecture.config import resolve_config
-<<<<<<< HEAD
 from ster.architecture.modules import Shapes
 from ster.architecture.spec import ModelSpec
-from tests.checkpoints import FAMILIES, make_config, make_tensors
-=======
-from ster.architecture.spec import ModelSpec, Shapes
 from tests.checkpoints import ALL_FAMILIES, Config, make_config, make_tensors
 from tests.families import field_of
 from tests.golden.family_cases import FAMILY_CASES
->>>>>>> 6a3a509e07a36db8fc82fa2e89b7539e2ac50dc5
 
 
 def spec(family: str = "llama", **changes: object) -> ModelSpec:

@@ -12,6 +12,8 @@ from typing import cast
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
 from ster.architecture.spec import ModelSpec
+from ster.architecture.strangers import explain_stranger
+from ster.architecture.wide_families import way_out
 from ster.documents.strict_json import read_json
 from ster.errors import ConfigError
 from ster.text import quoted
@@ -24,6 +26,15 @@ def read_config(path: Path) -> ModelSpec:
         ConfigError: The file cannot be read, is no JSON, or asks for something that
             ster does not implement.
     """
+    return resolve_config(read_document(path), str(path))
+
+
+def read_document(path: Path) -> dict[str, object]:
+    """Read config.json as the JSON object that it is.
+
+    Raises:
+        ConfigError: The file cannot be read or is no JSON.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -35,7 +46,12 @@ def read_config(path: Path) -> ModelSpec:
     if not isinstance(document, dict):
         sentence = f"invalid model config {path}"
         raise ConfigError(sentence, "it is not a JSON object", path=path)
-    return resolve_config(cast("dict[str, object]", document), str(path))
+    return cast("dict[str, object]", document)
+
+
+def is_owned(document: dict[str, object]) -> bool:
+    """Tell whether the family is one of those that ster computes itself."""
+    return _names_family(_unwrapped(document))
 
 
 def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
@@ -53,25 +69,37 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
 def _unwrapped(document: dict[str, object]) -> dict[str, object]:
     """Look into a vision model's config for the text model that it wraps."""
     inner = document.get("text_config")
-    if str(document.get("model_type")) in FAMILIES or not isinstance(inner, dict):
+    if _names_family(document) or not isinstance(inner, dict):
         return document
-    return inner if str(inner.get("model_type")) in FAMILIES else document
+    return inner if _names_family(inner) else document
+
+
+def _names_family(document: dict[str, object]) -> bool:
+    model_type = document.get("model_type")
+    return isinstance(model_type, str) and model_type in FAMILIES
+
+
+def unsupported(document: dict[str, object], path: str, *causes: str) -> ConfigError:
+    """Make the refusal of a family, with what it is or the way out as its causes."""
+    declared = document.get("model_type")
+    model_type = declared if isinstance(declared, str) else ""
+    return ConfigError(
+        f"model architecture {quoted(model_type)} is unsupported by this Ster "
+        "build; use a Hugging Face checkpoint whose model_type is one of "
+        + ", ".join(FAMILIES),
+        *(explain_stranger(document) or causes),
+        path=path,
+        field="model_type",
+        found=declared,
+        expected=tuple(FAMILIES),
+    )
 
 
 def _known_family(document: dict[str, object], path: str) -> Fields:
+    if not is_owned(document):
+        raise unsupported(document, path, way_out(document))
     document = _unwrapped(document)
-    declared = document.get("model_type")
-    model_type = declared if isinstance(declared, str) else ""
-    if model_type not in FAMILIES:
-        raise ConfigError(
-            f"model architecture {quoted(model_type)} is unsupported by this Ster "
-            "build; use a Hugging Face checkpoint whose model_type is one of "
-            + ", ".join(FAMILIES),
-            path=path,
-            field="model_type",
-            found=declared,
-            expected=tuple(FAMILIES),
-        )
+    model_type = str(document["model_type"])
     return Fields(values=document, path=path, model_type=model_type)
 
 

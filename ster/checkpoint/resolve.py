@@ -161,6 +161,12 @@ class CheckpointFiles:
             shards = sorted({shard_of[name] for name in tensors if name in shard_of})
         return [self.source.fetch(shard) for shard in shards]
 
+    def all_weight_files(self) -> list[Path]:
+        """Return every weight file, on the Hub downloading what is not there."""
+        shard_of = self._read_index()
+        shards = self.source.weights if shard_of is None else shard_of.values()
+        return [self.source.fetch(shard) for shard in sorted(set(shards))]
+
     def local_names(self) -> set[str]:
         """Name every file that a run may read, shards in folders too."""
         light = {CONFIG, GENERATION_CONFIG, TOKENIZER, *TOKENIZER_COMPANIONS, INDEX}

@@ -9,6 +9,7 @@ import typer
 from ster import __version__
 from ster.cli.extract import extract
 from ster.cli.generate import generate
+from ster.cli.models import models
 from ster.cli.options import Command, Group, Text
 from ster.cli.toy import toy_model
 from ster.cli.vector import vector_app
@@ -71,4 +72,10 @@ app.command(
     short_help="Write a small checkpoint to try things with.",
     epilog="\b\nExample:\n  ster toy-model toy",
 )(toy_model)
+app.command(
+    "models",
+    cls=Command,
+    short_help="List the families of models, and how each was checked.",
+    epilog="\b\nExample:\n  ster models --text",
+)(models)
 app.add_typer(vector_app, name="vector")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from ster.architecture.spec import ModelSpec
+from ster.architecture.wide import WideSpec
 from ster.decoder.contract import Decoder, DeviceMemory, Footprint, Weights
 from ster.errors import DeviceError, UsageError
 from ster.reporting import QuietReporter
@@ -19,6 +20,8 @@ PRECISIONS = ("f32", "f16", "bf16")
 # MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
 _MLX_DECODER = "ster.decoder.mlx.decoder"
+# The same for families that ster does not own.
+_WHOLE_DECODER = "ster.decoder.mlx_lm"
 # What to do where MLX, or its backend for a device, is not there.
 _WAYS = {
     "metal": "there is no MLX with Metal here, which is on Apple silicon only; use "
@@ -27,6 +30,9 @@ _WAYS = {
     "ster-mlx with its extra `cuda`, else use --device cpu",
     MLX_CPU: "MLX is not installed; on Linux `mlx[cpu]` is it without a GPU",
 }
+
+
+Spec = ModelSpec | WideSpec
 
 
 class Implementation(Protocol):
@@ -39,11 +45,11 @@ class Implementation(Protocol):
         """Say what the process holds on the device, and what it may hold."""
 
     def footprint(
-        self, model: ModelSpec, *, precision: str, longest_prompt: int
+        self, model: Spec, *, precision: str, longest_prompt: int
     ) -> Footprint:
         """Say what a decoder takes."""
 
-    def hold_weights(self, model: ModelSpec, *, device: str, precision: str) -> Weights:
+    def hold_weights(self, model: Spec, *, device: str, precision: str) -> Weights:
         """Make what will hold a checkpoint's weights, none of them yet."""
 
     def open_decoder(self, weights: Weights, *, keep: bool) -> Decoder[Any]:
@@ -81,8 +87,12 @@ def check_device(
     implementation(device).check_available(device)
 
 
-def implementation(device: str) -> Implementation:
+def implementation(device: str, *, whole: bool = False) -> Implementation:
     """Import the decoder of a device, so that only a run on it waits for its library.
+
+    Args:
+        device: Where to compute.
+        whole: The model runs as a whole, through mlx-lm; not on cpu.
 
     Raises:
         DeviceError: MLX is not installed here.
@@ -95,7 +105,7 @@ def implementation(device: str) -> Implementation:
     _warn_of_tf32(device)
     os.environ["MLX_ENABLE_TF32"] = "0"
     try:
-        module = importlib.import_module(_MLX_DECODER)
+        module = importlib.import_module(_WHOLE_DECODER if whole else _MLX_DECODER)
     except ImportError as error:
         raise not_built(device) from error
     return cast("Implementation", module)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.decoder.contract import Decoder
+from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError
 from ster.reporting import Progress
@@ -151,6 +152,8 @@ def read_rows(
     Returns:
         (num_prompts, num_layers, hidden_size) f32, whatever the run's precision.
     """
+    if isinstance(decoder, WholeModel):
+        return decoder.read_rows(prompts, layers, deltas, on_block)
     top, packed = layers[-1], pack_tokens(decoder.spec, prompts)
     # Equal prompts end in the same row; the top layer has these last rows alone.
     last_rows, top_rows = np.unique(packed.last_rows, return_inverse=True)

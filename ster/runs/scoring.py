@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ster.decoder.contract import Decoder
+from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError, PromptError
 from ster.runs.inputs import pack_tokens, stream_inputs
 from ster.runs.loop import Deltas, bring_vectors, run_blocks
@@ -134,6 +135,8 @@ def score_responses(
     The first token has none before it and does not count. Responses run as one packed
     stream.
     """
+    if isinstance(decoder, WholeModel):
+        return decoder.score_responses(responses, deltas)
     packed = pack_tokens(decoder.spec, responses)
     num_blocks = decoder.spec.num_hidden_layers
     hidden = run_blocks(

@@ -15,17 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from ster.architecture.spec import ModelSpec
+from ster.architecture.wide import WideSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
 from ster.checkpoint.weight_file import WeightFile
 from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
+from ster.decoder.whole import WholeWeights
 from ster.errors import PromptError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
 from ster.runs.plan import Budget, Plan, Work, plan_run
 from ster.stream.packing import Tokens
+
+# Most prompts at once through a model that is not ster's own.
+WHOLE_PROMPTS = 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +47,7 @@ class Session:
 
     choice: ModelChoice
     files: CheckpointFiles
-    spec: ModelSpec
+    spec: ModelSpec | WideSpec
     encoder: Encoder
     reporter: Reporter
     _weights: Weights | None = field(default=None, init=False)
@@ -79,6 +84,8 @@ class Session:
                     found=int(max(ids)),
                     expected=self.spec.vocab_size,
                 )
+            if isinstance(self.spec, WideSpec):
+                self.spec.check_length(number, len(ids))
 
     def plan(self, token_ids: Sequence[Tokens], num_blocks: int, **work: Any) -> Plan:
         """Plan a run over prompts; ``work`` holds the other fields of ``plan.Work``.
@@ -86,12 +93,17 @@ class Session:
         Raises:
             CapacityError: It does not fit.
         """
-        wanted = Work(
-            token_ids=token_ids,
-            rotary_lengths=[self.spec.rotary_length(len(ids)) for ids in token_ids],
-            num_blocks=num_blocks,
-            **work,
+        if isinstance(self.spec, WideSpec):
+            # No tokens are shared, and its head is one product.
+            work["rotary_lengths"] = range(len(token_ids))
+            most = work.get("max_prompts") or WHOLE_PROMPTS
+            work["max_prompts"] = min(most, WHOLE_PROMPTS)
+            if work.get("logit_rows", 0) > 1:
+                work["logit_rows"] = max(map(len, token_ids))
+        work.setdefault(
+            "rotary_lengths", [self.spec.rotary_length(len(ids)) for ids in token_ids]
         )
+        wanted = Work(token_ids=token_ids, num_blocks=num_blocks, **work)
         plan = plan_run(wanted, self._budget(max(map(len, token_ids))))
         if self.choice.verbose:
             self.reporter.note(str(plan))
@@ -115,7 +127,7 @@ class Session:
 
     @property
     def _implementation(self) -> Implementation:
-        return implementation(self.device)
+        return implementation(self.device, whole=isinstance(self.spec, WideSpec))
 
     @property
     def _held_bytes(self) -> int:
@@ -129,7 +141,8 @@ class Session:
                 self.spec, precision=self.precision, longest_prompt=longest_prompt
             ),
             other_bytes=max(0, memory.held - self._held_bytes),
-            held_bytes=self._held_bytes,
+            # Where a model runs as a whole, its footprint has all weights at all times.
+            held_bytes=0 if isinstance(self.spec, WideSpec) else self._held_bytes,
             memory_bytes=memory.limit if limit is None else limit,
         )
 
@@ -139,12 +152,16 @@ class Session:
         Those that it has are not mapped again: blocks that stayed may be views of their
         files, which are held to what they were at the first mapping.
         """
-        shapes = self.spec.shapes(range(num_blocks), head=head)
         with self._opening:
             if self._weights is None:
                 self._weights = self._implementation.hold_weights(
                     self.spec, device=self.device, precision=self.precision
                 )
+            if isinstance(self.spec, WideSpec):
+                if isinstance(self._weights, WholeWeights):
+                    self._weights.add_files(self.files.all_weight_files())
+                return self._weights
+            shapes = self.spec.shapes(range(num_blocks), head=head)
             weights, names = self._weights, set(self._weights.names)
             missing = {name: shapes[name] for name in shapes if name not in names}
             if missing:

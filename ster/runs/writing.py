@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
+from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
 from ster.runs.inputs import next_token_inputs, pack_tokens, stream_inputs
@@ -187,6 +188,10 @@ def write_tokens(
         stop_ids: The end-of-text tokens.
         max_new_tokens: At most this many.
     """
+    if isinstance(decoder, WholeModel):
+        how = deltas, sample, stop_ids, max_new_tokens
+        yield from decoder.write_tokens(prompt, *how)
+        return
     spec, position = decoder.spec, len(prompt)
     num_new = min(max_new_tokens, spec.max_position_embeddings - position)
     caches = decoder.make_caches(position + num_new)

@@ -49,7 +49,7 @@ def continue_greedily(
         seen.append(logits.copy())
         return int(logits.argmax())
 
-    layers = len(session.spec.layers)
+    layers = session.spec.num_hidden_layers
     plan = session.plan([prompt], layers, head=True, new_tokens=count, repeats=True)
     with session.open(plan) as decoder:
         tokens = write_tokens(

@@ -1,0 +1,170 @@
+"""What is held of a checkpoint that runs as a whole: mlx-lm's module, filled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx import nn as mlx_nn
+from mlx.utils import tree_flatten
+
+from ster.architecture.wide import WideSpec
+from ster.checkpoint.weight_file import WeightFile
+from ster.decoder.mlx.taps import Taps
+from ster.decoder.mlx.weights import device_failures
+from ster.decoder.whole import WholeWeights
+from ster.errors import WeightsError
+
+# Its types do not name what it has.
+nn: Any = mlx_nn
+
+
+class MLXWholeWeights(WholeWeights):
+    """mlx-lm's module with its weights; see ``contract.Weights``.
+
+    Args:
+        spec: What the model is.
+        dtype: The width of weights and stream.
+        device: Where everything runs.
+        make: Builds the module, without its weights.
+        tap: Puts taps on its layers.
+    """
+
+    names: Collection[str] = ()
+
+    def __init__(
+        self,
+        spec: WideSpec,
+        dtype: mx.Dtype,
+        device: mx.Device,
+        *,
+        make: Callable[[], Any],
+        tap: Callable[[Any], Taps],
+    ) -> None:
+        self.spec = spec
+        self.device = device
+        self._dtype = dtype
+        self._make = make
+        self._tap = tap
+        self._files: Sequence[Path] = ()
+        self._making = threading.Lock()
+        self._made: tuple[Any, Taps] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the memory of the weights, where they are there."""
+        if self._made is None:
+            return 0
+        return sum(each.nbytes for each in flat_arrays(self._made[0]))
+
+    def add(self, tensors: Mapping[str, Any]) -> None:
+        """Take no tensors: the module reads the files itself."""
+
+    def add_files(self, files: Sequence[Path]) -> None:
+        """Give it the weight files."""
+        self._files = files
+
+    def release(self) -> None:
+        """Let go of the weights."""
+        self._made = None
+
+    def take(self) -> tuple[Any, Taps]:
+        """Return the module and its taps, reading its weights where that is needed.
+
+        Raises:
+            WeightsError: A file is damaged, or does not hold what the module needs.
+        """
+        with self._making:
+            if self._made is None:
+                with mx.stream(self.device), device_failures():
+                    self._made = self._read()
+            return self._made
+
+    def _read(self) -> tuple[Any, Taps]:
+        model: Any = self._make()
+        opened = _check_files(self._files)
+        weights: dict[str, mx.array] = {}
+        for file in self._files:
+            weights |= mx.load(str(file), format="safetensors")  # type: ignore[arg-type]
+        try:
+            _fill(model, weights, self.spec.config, self._dtype)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise self._unfit(error) from error
+        # Layer by layer, or all of them would be there as stored and as converted.
+        for layer in model.layers:
+            mx.eval(layer.parameters())
+        # Its other arrays too, such as rotary angles: what waits to be computed belongs
+        # to this thread.
+        mx.eval([list(module.values()) for _, module in model.named_modules()])
+        for each in opened:
+            each.check_unchanged()
+        return model, self._tap(model)
+
+    def _unfit(self, error: Exception) -> WeightsError:
+        return WeightsError(
+            f"failed to map {len(self._files)} model weight files",
+            f"they do not hold what mlx-lm's {self.spec.model_type} reads",
+            _first_line(error),
+        )
+
+
+def flat_arrays(module: Any) -> list[mx.array]:
+    """List the arrays of a module."""
+    flat: Any = tree_flatten(module.parameters())
+    return [each for _, each in flat]
+
+
+def _check_files(files: Sequence[Path]) -> list[WeightFile]:
+    """Open the files, each a whole safetensors file.
+
+    Raises:
+        WeightsError: One is damaged.
+    """
+    opened = []
+    try:
+        for path in files:
+            file = WeightFile.open(path)
+            file.read_header()
+            opened.append(file)
+    except WeightsError as error:
+        sentence = f"failed to map {len(files)} model weight files"
+        raise WeightsError(sentence, error) from error
+    return opened
+
+
+def _fill(
+    model: Any, weights: dict[str, mx.array], config: Mapping[str, Any], dtype: mx.Dtype
+) -> None:
+    """Give the module its weights as mlx-lm itself does; nothing is read yet."""
+    if hasattr(model, "sanitize"):
+        weights = model.sanitize(weights)
+    quantization = config.get("quantization")
+    if quantization is not None:
+
+        def is_quantized(name: str, module: Any) -> Any:
+            if name in quantization:
+                return quantization[name]
+            return hasattr(module, "to_quantized") and f"{name}.scales" in weights
+
+        nn.quantize(
+            model,
+            group_size=quantization["group_size"],
+            bits=quantization["bits"],
+            mode=quantization.get("mode", "affine"),
+            class_predicate=is_quantized,
+        )
+    casts = getattr(model, "cast_predicate", lambda _: True)
+    for name, values in weights.items():
+        if mx.issubdtype(values.dtype, mx.floating):
+            wide = dtype if casts(name) else mx.float32
+            weights[name] = values.astype(wide)
+    model.eval()
+    model.load_weights(list(weights.items()), strict=True)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines() or [type(error).__name__]
+    return text[0] if len(text) == 1 else f"{text[0]} {text[1]}"
