@@ -234,7 +234,7 @@ def test_files_are_closed_when_nothing_refers_to_them(tmp_path):
     before = count()
     tensor = open_weights([path], {"a": SHAPE})["a"]
     assert count() > before
-    part = tensor.at(0)
+    part = tensor.part(0, 1)
     del tensor
     part.check_unchanged()
     del part

@@ -44,8 +44,6 @@ class Matrix:
         transposed: The tensor is stored as (inputs, outputs).
         pairs: Of each head, width and turning channels, where the channels that turn
             together are stored side by side: they are taken apart into halves.
-        suffixes: What follows the name, for weight and bias.
-        stack: Which of how many that are stacked in one tensor, along its first axis.
     """
 
     name: str
@@ -55,18 +53,16 @@ class Matrix:
     part: Part | None = None
     transposed: bool = False
     pairs: tuple[int, int] | None = None
-    suffixes: tuple[str, str] = (".weight", ".bias")
-    stack: tuple[int, int] | None = None
 
     @property
     def weight_name(self) -> str:
         """The name of the weight's tensor."""
-        return self.name + self.suffixes[0]
+        return f"{self.name}.weight"
 
     @property
     def bias_name(self) -> str:
         """The name of the bias's tensor."""
-        return self.name + self.suffixes[1]
+        return f"{self.name}.bias"
 
     @property
     def num_values(self) -> int:
@@ -78,9 +74,8 @@ class Matrix:
         """List its tensors, as they are stored."""
         outputs = self.outputs if self.part is None else self.part.outputs
         stored = (self.inputs, outputs) if self.transposed else (outputs, self.inputs)
-        several = () if self.stack is None else (self.stack[1],)
-        shapes: Shapes = {self.weight_name: (*several, *stored)}
-        return shapes | ({self.bias_name: (*several, outputs)} if self.bias else {})
+        shapes: Shapes = {self.weight_name: stored}
+        return shapes | ({self.bias_name: (outputs,)} if self.bias else {})
 
     @property
     def keeps_order(self) -> bool:

@@ -50,8 +50,6 @@ class Attention:
         q_norm: Normalises queries before the rotation: each head where its size is
             ``head_dim``, else all heads as one row.
         k_norm: The same for keys.
-        sinks: A tensor with one score a query head, which takes its share of the
-            attention and gives nothing.
     """
 
     q_proj: Matrix
@@ -67,7 +65,6 @@ class Attention:
     rotary: Rotary | None = None
     q_norm: Norm | None = None
     k_norm: Norm | None = None
-    sinks: str | None = None
 
     @property
     def query_size(self) -> int:
@@ -83,10 +80,7 @@ class Attention:
     def shapes(self) -> Shapes:
         """List its tensors."""
         parts = (self.q_proj, self.k_proj, self.v_proj, self.q_norm, self.k_norm)
-        shapes = _shapes_of(*parts, self.o_proj)
-        if self.sinks is not None:
-            shapes[self.sinks] = (self.num_heads,)
-        return shapes
+        return _shapes_of(*parts, self.o_proj)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

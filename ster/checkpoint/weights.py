@@ -94,10 +94,6 @@ class StoredTensor:
         before = self.data[:start].nbytes
         return self._seen(self.data[start:stop], self.start + before)
 
-    def at(self, index: int) -> StoredTensor:
-        """Return one of those that are stacked along the first axis."""
-        return self._seen(self.data[index], self.start + self.data[:index].nbytes)
-
     def transposed(self) -> StoredTensor:
         """Return it with its last two axes exchanged; nothing is copied."""
         return self._seen(self.data.swapaxes(-1, -2), self.start)

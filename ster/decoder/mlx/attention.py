@@ -25,11 +25,12 @@ def rotate(x: mx.array, angles: Angles) -> mx.array:
     if angles is None:
         return x
     half = angles.cos.shape[-1]
-    first, second, rest = mx.split(x, [half, 2 * half], axis=-1)
+    first, second = x[..., :half], x[..., half : 2 * half]
     cos, sin = angles.cos[:, None], angles.sin[:, None]
-    return mx.concatenate(
-        [first * cos - second * sin, second * cos + first * sin, rest], axis=-1
-    )
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    if x.shape[-1] > 2 * half:
+        turned.append(x[..., 2 * half :])
+    return mx.concatenate(turned, axis=-1)
 
 
 def attend(
@@ -37,9 +38,7 @@ def attend(
     q: mx.array,
     k: mx.array,
     v: mx.array,
-    *,
     attention: spec.Attention,
-    sinks: mx.array | None,
 ) -> mx.array:
     """Attend within one batch.
 
@@ -49,7 +48,6 @@ def attend(
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
         attention: How scores are made, and how many tokens a query sees.
-        sinks: One score a head that takes its share, (num_heads,) f32.
 
     Returns:
         (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
@@ -67,7 +65,7 @@ def attend(
         out = _attend_capped(scaled, keys, values, mask, attention.softcap)
     else:
         out = mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=attention.scale, mask=mask, sinks=sinks
+            queries, keys, values, scale=attention.scale, mask=mask
         )
     return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
 
@@ -111,7 +109,6 @@ class SelfAttention:
     o_proj: Linear
     q_norm: AnyNorm | None
     k_norm: AnyNorm | None
-    sinks: mx.array | None
 
     def project(
         self, x: mx.array, angles: Angles

@@ -86,9 +86,7 @@ class MLXBlock:
                 # the scores and keys of many at once.
                 q, k, v = mx.depends([q, k, v], [batches[-1]])
             attn = self.self_attn
-            batches.append(
-                attend(batch, q, k, v, attention=attn.spec, sinks=attn.sinks)
-            )
+            batches.append(attend(batch, q, k, v, attn.spec))
         return mx.concatenate(batches)[attention.order]
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:

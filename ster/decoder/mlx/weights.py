@@ -122,7 +122,6 @@ def _make_attention(attention: Attention, reader: WeightReader) -> SelfAttention
         o_proj=reader.linear(attention.o_proj),
         q_norm=reader.optional_norm(attention.q_norm),
         k_norm=reader.optional_norm(attention.k_norm),
-        sinks=None if attention.sinks is None else reader.vector(attention.sinks),
     )
 
 
@@ -180,14 +179,12 @@ class WeightReader:
         return self._note(self._read(name).astype(mx.float32))
 
     def _matrix(self, matrix: Matrix) -> mx.array:
-        index = None if matrix.stack is None else matrix.stack[0]
-        weight = self._read(matrix.weight_name, index)
+        weight = self._read(matrix.weight_name)
         weight = weight.T if matrix.transposed else weight
         return weight if matrix.keeps_order else weight[mx.array(matrix.rows)]
 
     def _bias(self, matrix: Matrix) -> mx.array:
-        index = None if matrix.stack is None else matrix.stack[0]
-        bias = self._read(matrix.bias_name, index).astype(mx.float32)
+        bias = self._read(matrix.bias_name).astype(mx.float32)
         return bias if matrix.keeps_order else bias[mx.array(matrix.rows)]
 
     def finish(self) -> None:
@@ -199,11 +196,9 @@ class WeightReader:
         self.made.append(array)
         return array
 
-    def _read(self, name: str, index: int | None = None) -> mx.array:
+    def _read(self, name: str) -> mx.array:
         """Copy a tensor to the device as it is stored, and convert it there."""
         stored = self.tensors[self.prefix + name]
-        if index is not None:
-            stored = stored.at(index)
         with device_failures():
             array = mx.array(stored.read())
         stored.release()

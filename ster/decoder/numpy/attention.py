@@ -44,9 +44,7 @@ def attend(
     q: F32,
     k: Hidden,
     v: Hidden,
-    *,
     attention: spec.Attention,
-    sinks: F32 | None,
 ) -> F32:
     """Attend within one batch.
 
@@ -56,7 +54,6 @@ def attend(
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
         attention: How scores are made, and how many tokens a query sees.
-        sinks: One score a head that takes its share, (num_heads,).
 
     Returns:
         (num_groups · num_queries, num_heads · head_dim), in the batch's order.
@@ -77,10 +74,8 @@ def attend(
     if attention.softcap is not None:
         cap(scores, attention.softcap)
     seen = visible(batch, attention.window)[:, None, :, None, :]
-    scores, shift = exponentials(scores, seen)
+    scores = exponentials(scores, seen)
     total = np.einsum("...k->...", scores)[..., None]
-    if sinks is not None:
-        total += np.exp(sinks.reshape(kv_heads, 1, shared, 1) - shift)
     out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
     out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
     out /= total
@@ -101,19 +96,13 @@ def cap(scores: F32, softcap: float) -> None:
     scores *= softcap
 
 
-def exponentials(scores: F32, seen: NDArray[np.bool_]) -> tuple[F32, F32 | float]:
-    """Turn each row of scores into the numerators of its softmax, where it stands.
-
-    Returns:
-        The numerators, and what was taken off each row's scores.
-    """
+def exponentials(scores: F32, seen: NDArray[np.bool_]) -> F32:
+    """Turn each row of scores into the numerators of its softmax, where it stands."""
     moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
     np.copyto(scores, -np.inf, where=~seen)
-    shift: F32 | float = 0.0
     if not moderate:
-        shift = scores.max(axis=-1, keepdims=True)
-        scores -= shift
-    return np.exp(scores, out=scores), shift
+        scores -= scores.max(axis=-1, keepdims=True)
+    return np.exp(scores, out=scores)
 
 
 def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
@@ -132,7 +121,6 @@ class SelfAttention:
     o_proj: Linear
     q_norm: AnyNorm | None
     k_norm: AnyNorm | None
-    sinks: F32 | None
 
     def project(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""

@@ -92,7 +92,7 @@ class NumpyBlock:
         def one(batch: AttentionBatch[Ints]) -> None:
             # No other batch reads these queries. Padding repeats one, so its result is
             # written twice, and equal.
-            made = attend(batch, q, k, v, attention=attn.spec, sinks=attn.sinks)
+            made = attend(batch, q, k, v, attn.spec)
             context[batch.queries.ravel()] = made
 
         self.threads.map(one, attention.batches)

@@ -162,7 +162,6 @@ def _make_attention(attention: spec.Attention, reader: WeightReader) -> SelfAtte
         o_proj=reader.linear(attention.o_proj),
         q_norm=reader.optional_norm(attention.q_norm),
         k_norm=reader.optional_norm(attention.k_norm),
-        sinks=None if attention.sinks is None else reader.vector(attention.sinks),
     )
 
 
@@ -224,9 +223,7 @@ class WeightReader:
         return rounded(self._tensor(name).as_float32().copy(), self.dtype)
 
     def _bias(self, matrix: Matrix) -> F32:
-        tensor = self._tensor(matrix.bias_name)
-        stored = tensor if matrix.stack is None else tensor.at(matrix.stack[0])
-        bias = rounded(stored.as_float32().copy(), self.dtype)
+        bias = self.vector(matrix.bias_name)
         return bias if matrix.keeps_order else bias[matrix.rows]
 
     def _tensor(self, name: str) -> StoredTensor:
@@ -235,8 +232,6 @@ class WeightReader:
     def _matrix(self, matrix: Matrix) -> StoredTensor:
         """Find a matrix as (outputs, inputs) of the tensor that it lies in."""
         tensor = self._tensor(matrix.weight_name)
-        if matrix.stack is not None:
-            tensor = tensor.at(matrix.stack[0])
         return tensor.transposed() if matrix.transposed else tensor
 
     def _stack(self, matrices: Sequence[Matrix]) -> F32:
