@@ -260,10 +260,13 @@ class TestFamilies:
     @pytest.mark.parametrize("declared", ["bert", "LLAMA", "", None, 3, ["llama"], ...])
     def test_an_unknown_one_is_refused_by_its_name(self, declared):
         shown = declared if isinstance(declared, str) else ""
-        assert refusal(declared) == (
+        with pytest.raises(ConfigError) as caught:
+            resolve(declared)
+        assert caught.value.sentence == (
             f'model architecture "{shown}" is unsupported by this Ster build; use a '
             "Hugging Face checkpoint whose model_type is one of " + ", ".join(READ)
         )
+        assert len(caught.value.causes) == 1
 
     def test_an_odd_name_is_quoted_on_one_line(self):
         assert refusal('a"\nb').startswith(r'model architecture "a\"\nb" is')

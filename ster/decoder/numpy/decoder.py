@@ -31,6 +31,8 @@ from ster.stream.rotary import RotaryTables
 INDEX_BYTES = 128
 # A key and its position in attention's lists, and while they are made.
 KEY_BYTES = 24
+# What Python takes as a run goes on: modules that are loaded late, small objects.
+PYTHON_BYTES = 4 << 20
 
 
 def check_available(device: str) -> None:
@@ -69,7 +71,8 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         cache_bytes=sum(
             2 * width * each.attention.key_value_size for each in model.layers
         ),
-        fixed_bytes=usable_cores() * 4 * (slices + 3 * scores + gathered),
+        fixed_bytes=PYTHON_BYTES
+        + usable_cores() * 4 * (slices + 3 * scores + gathered),
     )
 
 
