@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -339,3 +340,38 @@ print([name for name in ("mlx_lm", "transformers") if name in sys.modules])
 """
     result = finished([sys.executable, "-c", program])
     assert result.stdout == b"[]\n"
+
+
+@pytest.mark.parametrize("name", ["apertus", "deepseek_v3", "mamba2", "gemma4"])
+def test_threads_share_a_model(tmp_path: Path, name: str):
+    # Rotary angles and the like are made when the model is, whoever runs it later.
+    runtime = load(write_wide(tmp_path, name))
+    expected = load(tmp_path).activations(PROMPTS).array
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(runtime.activations, PROMPTS) for _ in range(4)]
+        for run in runs:
+            assert np.array_equal(run.result(timeout=60).array, expected)
+    assert np.array_equal(runtime.activations(PROMPTS).array, expected)
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "value"),
+    [
+        ("gemma4", "num_key_value_heads", 0),
+        ("qwen3_5", "head_dim", -1),
+        ("stablelm", "num_hidden_layers", 10**6),
+        ("stablelm", "num_attention_heads", "x"),
+        ("stablelm", "quantization", {"bits": 4}),
+        ("deepseek_v3", "n_routed_experts", None),
+        ("stablelm", "model_type", ["stablelm"]),
+    ],
+)
+def test_a_field_of_another_kind_is_refused_and_ends_nothing(
+    tmp_path: Path, family: str, field: str, value: object
+):
+    folder = write_wide(tmp_path, family)
+    config = json.loads((folder / "config.json").read_text())
+    config.get("text_config", config)[field] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ster.SterError):
+        load(folder).activations(PROMPTS)

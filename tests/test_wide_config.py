@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ster
 from ster.architecture.strangers import KINDS, explain_stranger
 from ster.architecture.wide import (
     check_config,
@@ -176,3 +178,11 @@ def test_what_may_be_read_is_no_stranger(document):
 def test_no_model_type_is_of_two_kinds():
     names = [name for kind in KINDS for name in kind.families]
     assert len(names) == len(set(names))
+
+
+def test_the_folder_of_a_diffusion_pipeline_is_named(tmp_path: Path):
+    (tmp_path / "model_index.json").write_text("{}")
+    with pytest.raises(ConfigError) as refused:
+        ster.load(tmp_path)
+    assert refused.value.sentence.startswith("model config is missing: ")
+    assert "diffusion pipeline" in refused.value.causes[0]

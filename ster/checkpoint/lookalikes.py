@@ -16,6 +16,7 @@ from ster.errors import SterError
 from ster.text import quoted
 
 ADAPTER_CONFIG = "adapter_config.json"
+DIFFUSION_INDEX = "model_index.json"
 POINTER_CAUSE = (
     "it is a Git LFS pointer, not the file that it stands for; `git lfs pull` in its "
     "folder fetches that"
@@ -126,6 +127,11 @@ def explain_contents(names: Collection[str], fetch: Callable[[str], Path]) -> li
         return [
             f"this is an adapter for {base}, not a model; merge it into that "
             "(peft's merge_and_unload) and save the result"
+        ]
+    if DIFFUSION_INDEX in names and "config.json" not in names:
+        return [
+            "this is a diffusion pipeline, which makes pictures or sound and writes no "
+            "text from left to right; use a causal language model"
         ]
     found = [name for name in names if name.endswith(".gguf")]
     if found and not any(name.endswith(".safetensors") for name in names):
