@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ster
+from ster.architecture.spec import ModelSpec
 from ster.errors import NumericsError, PromptError
 from ster.runs.inputs import pack_tokens, stream_inputs
 from ster.runs.loop import run_blocks
@@ -24,6 +25,8 @@ from tests.checkpoints import (
     write_checkpoint,
 )
 from tests.conformance.running import no_memory_held
+from tests.golden.family_cases import FAMILY_CASES
+from tests.golden.golden import SEED
 
 NUM_LAYERS = 3
 
@@ -333,3 +336,17 @@ def test_generation_in_less_memory_than_the_weights_says_the_same(
     runtime = ster.load(str(checkpoint), device=device, memory=plan.peak_bytes)
     with pytest.warns(ster.SterWarning, match="read anew for every token"):
         assert runtime.generate(prompt, max_new_tokens=3) == expected
+
+
+def test_a_text_that_outgrows_longropes_first_length_is_read_anew(tmp_path, device):
+    """The tokens that transformers 5.24 writes, in float64, with its cache."""
+    config, _ = FAMILY_CASES["phi3-longrope"]
+    checkpoint = write_checkpoint(tmp_path / "model", config, seed=SEED)
+    runtime = ster.load(str(checkpoint), device=device)
+    spec = runtime._session.spec
+    assert isinstance(spec, ModelSpec)
+    assert spec.reading_length(21, 10) == 25
+    assert spec.reading_length(21, 3) == 21
+    assert spec.reading_length(25, 10) == 25
+    written = tokens(runtime, random_ids(21), 10)
+    assert written == [22, 13, 27, 50, 55, 11, 35, 37, 43, 39]

@@ -268,6 +268,25 @@ class ModelSpec:
             return 0
         return num_tokens if self._is_dynamic else self._told_apart_from + 1
 
+    def reading_length(self, num_tokens: int, new_tokens: int) -> int:
+        """Tell how many tokens are read at once at most while a text grows.
+
+        Where longrope takes its other factors, the text is read anew from its start, as
+        transformers does, since the keys before were turned by the first ones.
+        """
+        grown = range(num_tokens + 1, num_tokens + new_tokens + 1)
+        return max((n for n in self._read_anew_at if n in grown), default=num_tokens)
+
+    @cached_property
+    def _read_anew_at(self) -> frozenset[int]:
+        rotaries = (each.attention.rotary for each in self.layers)
+        scalings = {rotary.scaling for rotary in rotaries if rotary is not None}
+        return frozenset(
+            each.original_max_position_embeddings + 1
+            for each in scalings
+            if isinstance(each, LongRope)
+        )
+
     @cached_property
     def _is_dynamic(self) -> bool:
         rotaries = (each.attention.rotary for each in self.layers)

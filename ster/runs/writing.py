@@ -9,18 +9,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
-from ster.runs.inputs import next_token_inputs, pack_tokens, stream_inputs
+from ster.runs.inputs import InputsOf, next_token_inputs, pack_tokens, stream_inputs
 from ster.runs.loop import Deltas, bring_vectors, run_blocks
 from ster.runs.plan import Plan, megabytes
 from ster.runs.sampling import Answering, make_sampler
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
-from ster.stream.packing import Tokens
+from ster.stream.packing import Ints, Tokens
 
 Array = TypeVar("Array")
 F32 = NDArray[np.float32]
@@ -105,12 +106,13 @@ def plan_writing(
     token_ids = encode_turns(session, checked, answering.system)
     stop_ids = read_stop_ids(session.files)
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
+    new_tokens = min(answering.max_new_tokens, room)
     plan = session.plan(
-        token_ids,
+        [_longest_reading(session, ids, new_tokens) for ids in token_ids],
         session.spec.num_hidden_layers,
         head=True,
         logit_rows=1,
-        new_tokens=min(answering.max_new_tokens, room),
+        new_tokens=new_tokens,
         max_prompts=1,
         repeats=True,
     )
@@ -127,6 +129,14 @@ def plan_writing(
         answering=answering,
         deltas=deltas,
     )
+
+
+def _longest_reading(session: Session, token_ids: Tokens, new_tokens: int) -> Tokens:
+    """Stand in, for the plan, for the most tokens that are read at once."""
+    if not isinstance(session.spec, ModelSpec):
+        return token_ids
+    length = session.spec.reading_length(len(token_ids), new_tokens)
+    return token_ids if length == len(token_ids) else np.zeros(length, np.int64)
 
 
 def encode_turns(
@@ -194,13 +204,13 @@ def write_tokens(
         return
     spec, position = decoder.spec, len(prompt)
     num_new = min(max_new_tokens, spec.max_position_embeddings - position)
-    caches = decoder.make_caches(position + num_new)
     vectors = bring_vectors(decoder, deltas)
-    packed = pack_tokens(spec, [prompt])
-    top = spec.num_hidden_layers - 1
-    token_ids, position_ids = packed.token_ids, packed.position_ids
-    inputs_of = stream_inputs(decoder, packed, top=top, top_rows=packed.last_rows)
+    top, text, max_tokens = spec.num_hidden_layers - 1, list(prompt), position + num_new
+    reads = True
     for _ in range(num_new):
+        if reads:
+            caches = decoder.make_caches(max_tokens)
+            token_ids, position_ids, inputs_of = _whole_text(decoder, text)
         hidden = run_blocks(
             decoder,
             token_ids,
@@ -214,6 +224,18 @@ def write_tokens(
         if token in stop_ids:
             return
         yield token
+        text.append(token)
         token_ids, position_ids = np.array([token]), np.array([position])
         inputs_of = next_token_inputs(decoder, position)
+        reads = spec.reading_length(position, 1) > position
         position += 1
+
+
+def _whole_text(
+    decoder: Decoder[Array], text: Tokens
+) -> tuple[Ints, Ints, InputsOf[Array]]:
+    """Return tokens, positions and layer inputs of a text that is read at once."""
+    packed = pack_tokens(decoder.spec, [text])
+    top, last = decoder.spec.num_hidden_layers - 1, packed.last_rows
+    inputs_of = stream_inputs(decoder, packed, top=top, top_rows=last)
+    return packed.token_ids, packed.position_ids, inputs_of
