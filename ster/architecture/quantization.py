@@ -42,10 +42,13 @@ class Quantization:
             none such.
         overrides: By the module's path as the file spells it, such as
             ``model.layers.0.mlp.gate``; None where it is not quantized.
+        blocks_only: The default is that of weights which are stored as blocks of bytes,
+            and no others are quantized.
     """
 
     default: Format | None
     overrides: Mapping[str, Format | None] = field(default_factory=dict)
+    blocks_only: bool = False
 
     def of(self, path: str) -> Format | None:
         """Return the format of a module, if it has scales; None where it has none."""
@@ -121,6 +124,7 @@ def _read_declared(document: Fields, place: Fields, name: str) -> Quantization:
         return Quantization(
             default=Format(mode="mxfp4", bits=4, group_size=32),
             overrides=_read_unconverted(declared),
+            blocks_only=True,
         )
     if method == "fp8":
         return _read_fp8(document, place, name, declared)
