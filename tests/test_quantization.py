@@ -7,6 +7,7 @@ import pytest
 from ster.architecture.fields import Fields
 from ster.architecture.foreign_quantization import METHODS
 from ster.architecture.quantization import Format, Quantization, read_quantization
+from ster.checkpoint.lookalikes import explain_tensors
 from ster.errors import ConfigError
 
 PATH = "m/config.json"
@@ -298,3 +299,28 @@ class TestForeign:
         error = refusal(quantization_config=declared, _name_or_path=name)
         shown = name if is_named else "<that model>"
         assert error.causes[0].endswith(f"mlx_lm.convert --hf-path {shown} -q")
+
+
+class TestUndeclared:
+    """Tensors that tell of a quantization of which config.json says nothing."""
+
+    @pytest.mark.parametrize(
+        ("name", "whose"),
+        [
+            ("q_proj.qweight", "GPTQ's and AWQ's"),
+            ("q_proj.weight.absmax", "bitsandbytes'"),
+            ("q_proj.weight_packed", "compressed-tensors'"),
+            ("q_proj.weight_scale_2", "NVIDIA ModelOpt's"),
+            ("q_proj.weight_scale", "for each matrix"),
+        ],
+    )
+    def test_whose_they_are_is_said_with_the_way_out(self, name, whose):
+        [cause] = explain_tensors(["model.norm.weight", "q_proj.weight_scale", name])
+        assert whose in cause
+        assert "mlx_lm.convert" in cause
+
+    @pytest.mark.parametrize(
+        "name", ["q_proj.weight", "q_proj.scales", "q_proj.weight_scale_inv"]
+    )
+    def test_nothing_is_said_of_those_that_are_read(self, name):
+        assert explain_tensors(["model.norm.weight", name]) == []
