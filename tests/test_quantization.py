@@ -311,7 +311,7 @@ class TestUndeclared:
             ("q_proj.weight.absmax", "bitsandbytes'"),
             ("q_proj.weight_packed", "compressed-tensors'"),
             ("q_proj.weight_scale_2", "NVIDIA ModelOpt's"),
-            ("q_proj.weight_scale", "for each matrix"),
+            ("q_proj.weight_scale", "fp8 with a scale"),
         ],
     )
     def test_whose_they_are_is_said_with_the_way_out(self, name, whose):

@@ -52,7 +52,7 @@ _QUANTIZED = {
     ".absmax": "bitsandbytes'",
     ".weight_packed": "compressed-tensors'",
     ".weight_scale_2": "NVIDIA ModelOpt's",
-    ".weight_scale": "compressed-tensors' and those of fp8 with a scale for each matrix",
+    ".weight_scale": "those of fp8 with a scale for each matrix or row",
 }
 _MISTRAL_NAME = "layers.0.attention.wq.weight"
 
