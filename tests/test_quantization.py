@@ -127,6 +127,11 @@ class TestMlx:
         error = refusal(quantization=MLX | {"version": 2})
         assert (error.field, error.found) == ("quantization.version", 2)
 
+    @pytest.mark.parametrize("value", [2, {"bits": 7}, False])
+    def test_a_path_that_would_break_the_line_is_refused(self, value):
+        error = refusal(quantization=MLX | {"a\nb": value})
+        assert error.field == "a\nb"
+
     @pytest.mark.parametrize("key", ["quantize_input", "global_scale"])
     def test_what_else_a_modules_entry_may_ask_for_is_refused_by_name(self, key):
         assert mlx(**MLX, **{GATE: {**MLX, key: False}}).of(GATE) == Q4
@@ -270,6 +275,10 @@ class TestForeign:
         error = refusal(quantization="gptq")
         assert (error.field, error.found) == ("quantization", "gptq")
         assert "it declares quantization)" in error.sentence
+
+    def test_a_word_that_would_break_the_line_is_shown_as_in_the_file(self):
+        error = refusal(quantization_config={"quant_method": "a\n\x1b[2J"})
+        assert r"`a\n\u001b[2J`" in error.causes[0]
 
     def test_a_method_that_is_no_word_is_refused(self):
         error = refusal(quantization_config={"quant_method": 8})
