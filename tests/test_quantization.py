@@ -7,6 +7,7 @@ import pytest
 from ster.architecture.fields import Fields
 from ster.architecture.foreign_quantization import METHODS
 from ster.architecture.quantization import Format, Quantization, read_quantization
+from ster.checkpoint.lookalikes import explain_tensors
 from ster.errors import ConfigError
 
 PATH = "m/config.json"
@@ -125,6 +126,11 @@ class TestMlx:
     def test_an_entry_that_is_no_modules_is_refused(self):
         error = refusal(quantization=MLX | {"version": 2})
         assert (error.field, error.found) == ("quantization.version", 2)
+
+    @pytest.mark.parametrize("value", [2, {"bits": 7}, False])
+    def test_a_path_that_would_break_the_line_is_refused(self, value):
+        error = refusal(quantization=MLX | {"a\nb": value})
+        assert error.field == "a\nb"
 
     @pytest.mark.parametrize("key", ["quantize_input", "global_scale"])
     def test_what_else_a_modules_entry_may_ask_for_is_refused_by_name(self, key):
@@ -270,6 +276,10 @@ class TestForeign:
         assert (error.field, error.found) == ("quantization", "gptq")
         assert "it declares quantization)" in error.sentence
 
+    def test_a_word_that_would_break_the_line_is_shown_as_in_the_file(self):
+        error = refusal(quantization_config={"quant_method": "a\n\x1b[2J"})
+        assert r"`a\n\u001b[2J`" in error.causes[0]
+
     def test_a_method_that_is_no_word_is_refused(self):
         error = refusal(quantization_config={"quant_method": 8})
         assert error.field == "quantization_config.quant_method"
@@ -284,7 +294,7 @@ class TestForeign:
             ("org/Model-7B", True),
             ("org/Model-7B-AWQ", False),
             ("org/Model-7B-bnb-4bit", False),
-            ("/home/me/model", False),
+            ("/m/model", False),
             ("./model", False),
             ("a/b/c", False),
             ("org/model; rm -r x", False),
@@ -298,3 +308,28 @@ class TestForeign:
         error = refusal(quantization_config=declared, _name_or_path=name)
         shown = name if is_named else "<that model>"
         assert error.causes[0].endswith(f"mlx_lm.convert --hf-path {shown} -q")
+
+
+class TestUndeclared:
+    """Tensors that tell of a quantization of which config.json says nothing."""
+
+    @pytest.mark.parametrize(
+        ("name", "whose"),
+        [
+            ("q_proj.qweight", "GPTQ's and AWQ's"),
+            ("q_proj.weight.absmax", "bitsandbytes'"),
+            ("q_proj.weight_packed", "compressed-tensors'"),
+            ("q_proj.weight_scale_2", "NVIDIA ModelOpt's"),
+            ("q_proj.weight_scale", "fp8 with a scale"),
+        ],
+    )
+    def test_whose_they_are_is_said_with_the_way_out(self, name, whose):
+        [cause] = explain_tensors(["model.norm.weight", "q_proj.weight_scale", name])
+        assert whose in cause
+        assert "mlx_lm.convert" in cause
+
+    @pytest.mark.parametrize(
+        "name", ["q_proj.weight", "q_proj.scales", "q_proj.weight_scale_inv"]
+    )
+    def test_nothing_is_said_of_those_that_are_read(self, name):
+        assert explain_tensors(["model.norm.weight", name]) == []

@@ -104,7 +104,7 @@ def explain_foreign(
         what = "it does not say by which quant_method"
     else:
         whose = METHODS.get(method.lower(), "a format that is not known here")
-        what = f"its weights are {whose} (quant_method `{method[:60]}`)"
+        what = f"its weights are {whose} (quant_method `{shown(method)[1:-1]}`)"
     if key is not None:
         what += f" and `{key}` is {shown(found)}: {_FP8[key][1]}"
     base = _base_model(document)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ster.architecture.fields import LARGEST_COUNT, Fields
 from ster.architecture.foreign_quantization import foreign, guess_method
+from ster.text import quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,8 @@ def _read_mlx(document: Fields, declared: Fields) -> Quantization:
     for name, value in declared.values.items():
         if name in _KEYS:
             continue
+        if not name.isprintable():
+            raise declared.error(f"{quoted(name)} is no path of a module", name)
         if value is True:
             overrides[name] = default
         elif not value and (value is None or isinstance(value, (bool, dict))):
@@ -161,7 +164,8 @@ def _read_override(declared: Fields, name: str) -> Format | None:
             if entry.flag(key, default=False):
                 entry.refuse(key, True, "false: no others are read")
         elif key not in ("bits", "group_size", "mode"):
-            entry.refuse(key, value, "among bits, group_size and mode")
+            place = key if key.isprintable() else quoted(key)
+            entry.refuse(place, value, "among bits, group_size and mode")
     return _read_format(entry)
 
 
