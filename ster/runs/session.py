@@ -154,6 +154,7 @@ class Session:
         """
         with self._opening:
             if self._weights is None:
+                self._taken.clear()
                 self._weights = self._implementation.hold_weights(
                     self.spec, device=self.device, precision=self.precision
                 )
