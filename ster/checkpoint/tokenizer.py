@@ -53,6 +53,7 @@ NOTES = {
     ),
     "off": "chat template off, so prompts and completions are encoded as raw text",
 }
+_WAY_OUT = "--chat-template off encodes raw text"
 
 
 class TokenizerFiles(LightFiles, Protocol):
@@ -135,7 +136,7 @@ class Encoder:
             token_ids = self._encode("assistant", texts, known)
         except TemplateRefusal as refusal:
             if None not in known:
-                raise
+                raise _out_of_forms(refusal, _WAY_OUT) from refusal
             token_ids, without = self._encode_after(texts, known, refusal), AFTER_EMPTY
         forms = (without if prompt is None else AFTER_PROMPT for prompt in known)
         return EncodedResponses(
@@ -181,16 +182,12 @@ class Encoder:
         try:
             return self._encode("assistant", texts, [asked or "" for asked in prompts])
         except TemplateRefusal as refusal:
-            number = refusal.prompt or 1
-            if prompts[number - 1] is not None:
-                raise
-            raise TemplateError(
-                refusal.sentence,
-                *refusal.causes,
+            if prompts[(refusal.prompt or 1) - 1] is not None:
+                raise _out_of_forms(refusal, _WAY_OUT) from refusal
+            raise _out_of_forms(
+                refusal,
                 f"an assistant's turn alone is refused too: {alone.sentence}",
-                "a pair's prompt goes before its answers; "
-                "--chat-template off encodes raw text",
-                prompt=refusal.prompt,
+                f"a pair's prompt goes before its answers; {_WAY_OUT}",
             ) from refusal
 
     def _find_starts(
@@ -326,3 +323,10 @@ def _read_config(
 
 def _turn(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
+
+
+def _out_of_forms(refusal: TemplateRefusal, *causes: str) -> TemplateError:
+    """Make the last refusal of a response, which no other form follows."""
+    return TemplateError(
+        refusal.sentence, *refusal.causes, *causes, prompt=refusal.prompt
+    )
