@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from ster import ContrastPair, PairSet, StrengthTrial, load, write_toy_checkpoint
 from ster.checkpoint.template.chat import TemplateRefusal
+from ster.checkpoint.tokenizer import load_encoder
 from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.responses import EncodedResponses, find_starts, join
 from ster.decoder.whole import Deltas, WholeModel
 from ster.errors import DocumentError, PromptError, TemplateError
 from ster.runs.scoring import score_responses
 from ster.runtime import Runtime
+from tests.golden.text_cases import TEXT_CASES, write_text_case
+from tests.light import Folder, Notes
 from tests.test_responses import ALTERNATING, TURNS, encoder, raw
 
 ASKED = "describe the evening lake ."
@@ -149,6 +153,19 @@ def test_an_opened_turn_belongs_to_the_prompt(tmp_path):
     assert encodes.encode(["w5"])[0].tolist() == [0, 5, 0]
     assert encodes.encode(["w7"], ["w5"])[0].tolist() == [0, 5, 0, 7]
     assert encodes.encode_responses(["w7"], ["w5"]).starts == (3,)
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+@pytest.mark.parametrize("name", TEXT_CASES)
+@pytest.mark.parametrize("prompt", ["Why is the sea quiet?", "stone\n", "light 水"])
+def test_an_answer_begins_where_its_own_text_does(tmp_path, name, mode, prompt):
+    write_text_case(tmp_path, TEXT_CASES[name])
+    encodes = load_encoder(Folder(tmp_path), mode, Notes())
+    got = encodes.encode_responses(["the harbour lies still."], [prompt])
+    ids, start = got.token_ids[0].tolist(), got.starts[0]
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.decode(ids[start:]).strip() == "the harbour lies still."
+    assert prompt.strip() in tokenizer.decode(ids[:start])
 
 
 def test_an_answer_is_refused_where_its_prompt_is_dropped(tmp_path):
