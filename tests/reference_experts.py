@@ -77,8 +77,9 @@ def clamped(config: Config, block: Block, x: F64, number: int) -> F64:
     both = both + block[f"{at}gate_up_proj_bias"][number]
     gate, up = np.minimum(both[0::2], limit), np.clip(both[1::2], -limit, limit)
     gate = gate * sigmoid(config.get("swiglu_alpha", 1.702) * gate)
-    y: F64 = (gate * (up + 1)) @ block[f"{at}down_proj"][number]
-    return y + block[f"{at}down_proj_bias"][number]
+    y = (gate * (up + 1)) @ block[f"{at}down_proj"][number]
+    made: F64 = y + block[f"{at}down_proj_bias"][number]
+    return made
 
 
 def softmax(row: F64) -> F64:
