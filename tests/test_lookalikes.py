@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ster.checkpoint.resolve import open_files
-from ster.checkpoint.weights import open_weights
 from ster.errors import (
     CheckpointError,
     ConfigError,
@@ -20,6 +19,7 @@ from ster.errors import (
     WeightsError,
 )
 from tests.test_weights import names as f32_tensors
+from tests.test_weights import open_tensors
 from tests.test_weights import write as write_weights
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4000000000\n"
@@ -183,7 +183,7 @@ class TestPointers:
         with pytest.raises(
             WeightsError, match="model.safetensors is damaged"
         ) as caught:
-            open_weights([tmp_path / "model.safetensors"], {"a": (1,)})
+            open_tensors([tmp_path / "model.safetensors"], {"a": (1,)})
         assert "Git LFS pointer" in caught.value.causes[1]
 
 
@@ -229,7 +229,7 @@ class TestThingsThatAreNoFiles:
     def test_a_pipe_is_not_waited_for_when_weights_are_mapped(self, tmp_path):
         os.mkfifo(tmp_path / "model.safetensors")
         with pytest.raises(WeightsError) as caught:
-            open_weights([tmp_path / "model.safetensors"], {"a": (1,)})
+            open_tensors([tmp_path / "model.safetensors"], {"a": (1,)})
         assert caught.value.causes[1] == "it is a pipe, not a file"
 
 
@@ -307,7 +307,7 @@ class TestTensors:
     ):
         path = write_weights(tmp_path / "m", f32_tensors(name))
         with pytest.raises(WeightsError) as caught:
-            open_weights([path], {"embed_tokens.weight": (4, 3)})
+            open_tensors([path], {"embed_tokens.weight": (4, 3)})
         missing, why = caught.value.causes
         assert missing.endswith("embed_tokens.weight is missing")
         assert words in why
@@ -321,7 +321,7 @@ class TestPermissions:
         path = write_weights(tmp_path / "model.safetensors", f32_tensors("a"))
         refuse_to_open(monkeypatch, path)
         with pytest.raises(WeightsError) as caught:
-            open_weights([path], {"a": (4, 3)})
+            open_tensors([path], {"a": (4, 3)})
         assert caught.value.causes == (
             "model.safetensors is damaged or cannot be read",
             "Permission denied (os error 13)",

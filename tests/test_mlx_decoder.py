@@ -16,7 +16,8 @@ from tests.conformance.running import Pieces, open_decoder, read
 
 mx = pytest.importorskip("mlx.core")
 from ster.decoder.mlx.block import MAX_PRODUCT  # noqa: E402
-from ster.decoder.mlx.decoder import BufferCache, cache_limit, device_memory  # noqa: E402
+from ster.decoder.mlx.decoder import BufferCache, device_memory  # noqa: E402
+from ster.decoder.mlx.footprint import cache_limit  # noqa: E402
 
 WIDE = make_config(
     hidden_size=64,

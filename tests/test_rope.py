@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ster.architecture.parts import Rotary
 from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
@@ -15,7 +16,6 @@ from ster.architecture.rotary import (
     RopeConfig,
     YarnRope,
 )
-from ster.architecture.spec import Rotary
 from ster.stream.rotary import F32, ROWS, RotaryTables, frequencies, rotary_tables
 
 DYNAMIC = DynamicRope(theta=10000.0, factor=2.0, max_position_embeddings=64)

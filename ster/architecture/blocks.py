@@ -10,15 +10,9 @@ from dataclasses import dataclass, field
 
 from ster.architecture.fields import Fields
 from ster.architecture.modules import Matrix, Norm, Part
+from ster.architecture.parts import Attention, Experts, FeedForward, Rotary
 from ster.architecture.sizes import Sizes
-from ster.architecture.spec import (
-    Attention,
-    FeedForward,
-    LayerSpec,
-    ModelSpec,
-    Naming,
-    Rotary,
-)
+from ster.architecture.spec import LayerSpec, ModelSpec, Naming
 from ster.errors import ConfigError
 from ster.text import quoted
 
@@ -90,7 +84,7 @@ class BlockMaker:
         layer: int,
         rotary: Rotary | None,
         window: int | None = None,
-        feed_forward: FeedForward | None = None,
+        feed_forward: FeedForward | Experts | None = None,
     ) -> LayerSpec:
         """Make one block; its feed-forward part is the usual one unless given."""
         norms = {role: self.norm(name) for role, name in self.norms.items()}

@@ -6,11 +6,13 @@ be absent, the value is the one transformers gives that family.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
+from ster.architecture.quantization import read_quantization
 from ster.architecture.spec import ModelSpec
 from ster.architecture.strangers import explain_stranger
 from ster.architecture.wide_families import way_out
@@ -61,9 +63,10 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
         ConfigError: As for ``read_config``.
     """
     fields = _known_family(document, path)
-    _refuse_quantized(fields)
+    whole = Fields(values=document, path=path, model_type=fields.model_type)
+    quantization = read_quantization(whole)
     _require_causal(fields)
-    return FAMILIES[fields.model_type](fields)
+    return replace(FAMILIES[fields.model_type](fields), quantization=quantization)
 
 
 def _unwrapped(document: dict[str, object]) -> dict[str, object]:
@@ -101,20 +104,6 @@ def _known_family(document: dict[str, object], path: str) -> Fields:
     document = _unwrapped(document)
     model_type = str(document["model_type"])
     return Fields(values=document, path=path, model_type=model_type)
-
-
-def _refuse_quantized(fields: Fields) -> None:
-    # mlx-lm's converter writes the same thing under the shorter name.
-    for name in ("quantization_config", "quantization"):
-        if fields.has(name):
-            raise ConfigError(
-                f"{fields.path} is a quantized checkpoint (it declares {name}); Ster "
-                "maps unquantized safetensors only, so use the checkpoint it was "
-                "quantized from",
-                path=fields.path,
-                field=name,
-                found=fields.values[name],
-            )
 
 
 def _require_causal(fields: Fields) -> None:

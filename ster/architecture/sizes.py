@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ster.architecture.fields import Fields
+from ster.architecture.parts import Rotary
 from ster.architecture.rotary import DefaultRope, LongRope, ReadRope
 from ster.architecture.rotary_config import DEFAULT_THETA, kind_of_rope, read_rope
-from ster.architecture.spec import Rotary
 
 # Far above any model, and low enough that a list of all layers is small.
 MOST_LAYERS = 10_000
@@ -32,6 +32,7 @@ def read_sizes(
     fields: Fields,
     *,
     head_dim: int | None = None,
+    num_key_value_heads: int | None = None,
     max_position_embeddings: int | None = None,
     rms_norm_eps: float | None = None,
     eps_field: str = "rms_norm_eps",
@@ -42,6 +43,7 @@ def read_sizes(
         fields: The whole config.
         head_dim: The family's own where the file names none; None divides the width by
             the heads.
+        num_key_value_heads: The same for key heads; None takes as many as query heads.
         max_position_embeddings: The same for the trained length; None requires it.
         rms_norm_eps: The same for what norms add; None requires it.
         eps_field: What the file calls that.
@@ -57,7 +59,9 @@ def read_sizes(
         intermediate_size=fields.count("intermediate_size"),
         num_hidden_layers=num_layers,
         num_attention_heads=heads,
-        num_key_value_heads=_num_key_value_heads(fields, heads),
+        num_key_value_heads=_num_key_value_heads(
+            fields, heads, num_key_value_heads or heads
+        ),
         head_dim=_head_dim(fields, heads, head_dim),
         max_position_embeddings=positions,
         norm_eps=fields.number(eps_field, rms_norm_eps),
@@ -117,8 +121,8 @@ def make_rotary(fields: Fields, sizes: Sizes, rope: ReadRope) -> Rotary:
     return Rotary(scaling=scaling, dim=dim, query_scaling=rope.query_scaling)
 
 
-def _num_key_value_heads(fields: Fields, heads: int) -> int:
-    key_value_heads = fields.count("num_key_value_heads", heads)
+def _num_key_value_heads(fields: Fields, heads: int, usual: int) -> int:
+    key_value_heads = fields.count("num_key_value_heads", usual)
     if heads % key_value_heads:
         fields.refuse(
             "num_key_value_heads",

@@ -11,112 +11,25 @@ layer's are relative to its prefix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
-from ster.architecture.modules import Matrix, Norm, Shapes
-from ster.architecture.rotary import DynamicRope, LongRope, QueryScaling, RopeConfig
+from ster.architecture.modules import (
+    Matrix,
+    Module,
+    Norm,
+    Shapes,
+    count_values,
+    present,
+    shapes_of,
+)
+from ster.architecture.parts import Attention, Experts, FeedForward
+from ster.architecture.quantization import Format, Quantization
+from ster.architecture.rotary import DynamicRope, LongRope, RopeConfig
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rotary:
-    """How queries and keys are turned by their positions.
-
-    Args:
-        scaling: Theta, and what becomes of the frequencies.
-        dim: Channels of a head that turn, in halves, from the first on.
-        query_scaling: Multiplies queries, if anything does.
-    """
-
-    scaling: RopeConfig
-    dim: int
-    query_scaling: QueryScaling | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
-    """Grouped-query self-attention.
-
-    Args:
-        num_heads: Query heads.
-        num_key_value_heads: Key and value heads; divides the query heads.
-        head_dim: Width of one head.
-        scale: Multiplies the scores.
-        softcap: Scores become softcap · tanh(score / softcap).
-        window: How many tokens a query sees, itself included; None sees all before it.
-        rotary: None leaves queries and keys as they are.
-        q_norm: Normalises queries before the rotation: each head where its size is
-            ``head_dim``, else all heads as one row.
-        k_norm: The same for keys.
-    """
-
-    q_proj: Matrix
-    k_proj: Matrix
-    v_proj: Matrix
-    o_proj: Matrix
-    num_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    scale: float
-    softcap: float | None = None
-    window: int | None = None
-    rotary: Rotary | None = None
-    q_norm: Norm | None = None
-    k_norm: Norm | None = None
-
-    @property
-    def query_size(self) -> int:
-        """The width of all query heads together."""
-        return self.num_heads * self.head_dim
-
-    @property
-    def key_value_size(self) -> int:
-        """The width of all key heads together, and of all value heads."""
-        return self.num_key_value_heads * self.head_dim
-
-    @property
-    def shapes(self) -> Shapes:
-        """List its tensors."""
-        parts = (self.q_proj, self.k_proj, self.v_proj, self.q_norm, self.k_norm)
-        return _shapes_of(*parts, self.o_proj)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedForward:
-    """down(act(gate(x)) · up(x)), or down(act(up(x))) without a gate.
-
-    Args:
-        activation: ``silu``, ``gelu`` (by the error function) or ``gelu_tanh``.
-        gate_proj: None where there is no gate.
-    """
-
-    activation: str
-    gate_proj: Matrix | None
-    up_proj: Matrix
-    down_proj: Matrix
-
-    @property
-    def intermediate_size(self) -> int:
-        """The width of what down takes."""
-        return self.down_proj.inputs
-
-    @property
-    def inner(self) -> tuple[Matrix, ...]:
-        """Gate, if there is one, and up, which read the same input."""
-        gate = () if self.gate_proj is None else (self.gate_proj,)
-        return (*gate, self.up_proj)
-
-    @property
-    def widest(self) -> int:
-        """The width of gate and up together."""
-        return sum(each.outputs for each in self.inner)
-
-    @property
-    def shapes(self) -> Shapes:
-        """List its tensors."""
-        return _shapes_of(self.gate_proj, self.up_proj, self.down_proj)
+# A module, and what stands before its name: its block's prefix, or nothing.
+Placed = tuple[str, Module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +48,7 @@ class LayerSpec:
 
     prefix: str
     attention: Attention
-    feed_forward: FeedForward
+    feed_forward: FeedForward | Experts
     attention_norm: Norm | None = None
     attention_out_norm: Norm | None = None
     feed_forward_norm: Norm | None = None
@@ -144,21 +57,48 @@ class LayerSpec:
     parallel: bool = False
 
     @cached_property
-    def shapes(self) -> Shapes:
-        """List its tensors, by their names within the block."""
-        return _shapes_of(
+    def modules(self) -> tuple[Module, ...]:
+        """List what it is made of; names are those within the block."""
+        return present(
             self.attention_norm,
-            self.attention,
+            *self.attention.modules,
             self.attention_out_norm,
             self.feed_forward_norm,
-            self.feed_forward,
+            *self.feed_forward.modules,
             self.feed_forward_out_norm,
         )
 
-    @property
+    @cached_property
+    def common(self) -> tuple[Module, ...]:
+        """List what serves every token: all but experts that are chosen."""
+        made = self.feed_forward
+        if not isinstance(made, Experts):
+            return self.modules
+        chosen = {each for one in made.experts for each in one.modules}
+        return tuple(each for each in self.modules if each not in chosen)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """List its tensors, by their names within the block, as they are published."""
+        return shapes_of(self.modules)
+
+    @cached_property
     def num_values(self) -> int:
         """Count the values of its tensors."""
         return sum(map(math.prod, self.shapes.values()))
+
+    @cached_property
+    def num_expert_values(self) -> int:
+        """Count the values of one of its experts; none where it has none."""
+        if not isinstance(self.feed_forward, Experts):
+            return 0
+        return count_values(self.feed_forward.experts[0].modules)
+
+    @property
+    def num_experts(self) -> int:
+        """Count its experts."""
+        made = self.feed_forward
+        return len(made.experts) if isinstance(made, Experts) else 0
 
 
 def _constant_until(scaling: RopeConfig) -> int | None:
@@ -167,19 +107,6 @@ def _constant_until(scaling: RopeConfig) -> int | None:
     if isinstance(scaling, LongRope):
         return scaling.original_max_position_embeddings
     return None
-
-
-class _HasShapes(Protocol):
-    @property
-    def shapes(self) -> Shapes: ...
-
-
-def _shapes_of(*parts: _HasShapes | None) -> Shapes:
-    """Merge the tensors of parts; those that share one name it alike."""
-    shapes: Shapes = {}
-    for part in parts:
-        shapes |= {} if part is None else part.shapes
-    return shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +123,26 @@ class Naming:
     prefixes: tuple[str, ...] = ("model.", "")
     ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
 
-    def spelled(self, names: Iterable[str]) -> list[str]:
+    def spelled(self, modules: Iterable[Placed]) -> Iterator[str]:
         """List all that tensors may be called in a file, for its index to choose."""
         # A head has the name of a wrapper before it, if there is one.
         fronts = {*self.prefixes, ""}
         fronts |= {front.removesuffix("model.") for front in fronts}
-        return [front + name for name in names for front in sorted(fronts)]
+        for prefix, module in modules:
+            for place in module.places:
+                for name in (*place.shapes, *_companions(place)):
+                    yield from (front + prefix + name for front in fronts)
+
+
+def _companions(module: Module) -> tuple[str, ...]:
+    """Name the tensors that stand beside a quantized weight."""
+    if not isinstance(module, Matrix):
+        return ()
+    return (
+        module.scales_name,
+        f"{module.name}.biases",
+        f"{module.weight_name}_scale_inv",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +163,7 @@ class ModelSpec:
         logit_scale: Multiplies the logits.
         naming: How the files name the tensors.
         logit_softcap: Then they become softcap · tanh(logit / softcap).
+        quantization: How matrices may be quantized, if any are.
     """
 
     model_type: str
@@ -237,6 +179,7 @@ class ModelSpec:
     logit_scale: float = 1.0
     logit_softcap: float | None = None
     naming: Naming = Naming()
+    quantization: Quantization | None = None
 
     @property
     def num_hidden_layers(self) -> int:
@@ -300,17 +243,35 @@ class ModelSpec:
         lengths = [_constant_until(scaling) for scaling in scalings]
         return min((each for each in lengths if each is not None), default=None)
 
-    def shapes(self, layers: Iterable[int], *, head: bool) -> Shapes:
-        """List the tensors that a run reads.
+    def modules(self, layers: Iterable[int], *, head: bool) -> list[Placed]:
+        """List the modules whose tensors a run reads.
 
         Args:
             layers: The blocks that run.
             head: Final norm and head are used as well.
         """
-        shapes = _shapes_of(self.embedding, self.positions)
+        listed: list[Placed] = [
+            ("", each) for each in present(self.embedding, self.positions)
+        ]
         for index in layers:
             layer = self.layers[index]
-            shapes |= {layer.prefix + n: shape for n, shape in layer.shapes.items()}
+            listed += [(layer.prefix, each) for each in layer.modules]
         if head:
-            shapes |= self.final_norm.shapes | self.output.shapes
-        return shapes
+            listed += [("", self.final_norm), ("", self.output)]
+        return listed
+
+    def format_of(self, prefix: str, matrix: Matrix) -> Format | None:
+        """Tell how a matrix is quantized, as far as config.json says it."""
+        declared = self.quantization
+        if declared is None or declared.default is None:
+            return None
+        front = self.naming.prefixes[0] if matrix is not self.head else ""
+        for place in matrix.places:
+            path = front + prefix + place.name
+            if path in declared.overrides:
+                return declared.overrides[path]
+        has_blocks = any(each.suffixes.weight == "_blocks" for each in matrix.places)
+        if declared.blocks_only and not has_blocks:
+            return None
+        whole = matrix.inputs % declared.default.group_size == 0
+        return declared.default if whole or declared.default.mode == "fp8" else None

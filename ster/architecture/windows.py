@@ -83,12 +83,15 @@ def no_window(fields: Fields) -> ConfigError:
     )
 
 
-def switched_windows(fields: Fields, slides: Sequence[bool]) -> tuple[int | None, ...]:
+def switched_windows(
+    fields: Fields, slides: Sequence[bool], usual: int | None = None
+) -> tuple[int | None, ...]:
     """Read windows that stand in some layers only, and only when switched on.
 
     Args:
         fields: The whole config.
         slides: Which layers have one where ``layer_types`` does not say it.
+        usual: The family's own window where the file has no such field.
 
     Raises:
         ConfigError: Windows are used and their size is not given, or not switched on.
@@ -99,7 +102,7 @@ def switched_windows(fields: Fields, slides: Sequence[bool]) -> tuple[int | None
         types = [SLIDING if enabled and each else FULL for each in slides]
     if SLIDING not in types:
         return (None,) * len(slides)
-    if not (enabled and fields.has("sliding_window")):
+    if not enabled or fields.values.get("sliding_window", usual) is None:
         raise no_window(fields)
-    window = fields.count("sliding_window")
+    window = fields.count("sliding_window", usual)
     return tuple(window if kind == SLIDING else None for kind in types)

@@ -46,6 +46,14 @@ _PREFIXES = {
     "_orig_mod.": "as torch.compile leaves them; save the model that was compiled",
     "module.": "as DistributedDataParallel leaves them; save the model inside it",
 }
+# Ends of names of tensors that quantizers write, where config.json says nothing of it.
+_QUANTIZED = {
+    ".qweight": "GPTQ's and AWQ's",
+    ".absmax": "bitsandbytes'",
+    ".weight_packed": "compressed-tensors'",
+    ".weight_scale_2": "NVIDIA ModelOpt's",
+    ".weight_scale": "those of fp8 with a scale for each matrix or row",
+}
 _MISTRAL_NAME = "layers.0.attention.wq.weight"
 
 
@@ -183,6 +191,13 @@ def explain_tensors(names: Iterable[str]) -> list[str]:
     for prefix, whose in _PREFIXES.items():
         if any(name.startswith(prefix) for name in names):
             return [f"its tensors' names begin with {prefix} {whose}"]
+    for end, whose in _QUANTIZED.items():
+        if any(name.endswith(end) for name in names):
+            return [
+                f"its tensors' names end with {end}, as {whose} do, which are not "
+                "read; use the model that it was quantized from, or MLX's quantized "
+                "edition of it: mlx_lm.convert --hf-path <that model> -q"
+            ]
     if _MISTRAL_NAME in names:
         return [
             "its tensors have Mistral's own names; use this model's edition for "

@@ -1,22 +1,30 @@
-"""One weight file: opened and mapped, and refused once it has changed.
+"""One weight file: opened, read in pieces, and refused once it has changed.
 
 A run reads a file for minutes or hours. If somebody writes to it meanwhile, the numbers
-would be others; if somebody cuts it, touching the lost bytes would end the process. So
-its size and time of change are compared with those at the beginning. They are those of
-the open file: a careful tool, which puts a new file in place of the old one, does no
-harm.
+would be others. So its size and time of change are compared with those at the
+beginning. They are those of the open file: a careful tool, which puts a new file in
+place of the old one, does no harm.
+
+It is never mapped: touching the lost bytes of a file that was cut ends the process, and
+a read that fails is an error.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
+import fcntl
 import os
 import stat
+import struct
 import sys
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ster.checkpoint.lookalikes import (
     HEAD_BYTES,
@@ -34,6 +42,8 @@ from ster.errors import WeightsError
 
 # Some systems read no more than 2 GiB at a time.
 _READ_BYTES = 1 << 30
+# macOS's wish for bytes that will be read, from its <sys/fcntl.h>.
+_F_RDADVISE = 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -42,21 +52,19 @@ class WeightFile:
 
     Args:
         path: Where it lay when it was opened.
-        mapped: All its bytes. Touching those of a file that was cut ends the process.
-        descriptor: Of the mapped file, even if another lies at ``path`` by now.
+        descriptor: Of that file, even if another lies at ``path`` by now.
         size: In bytes, when it was opened.
         mtime_ns: When it was last written to, as it was then.
     """
 
     path: Path
-    mapped: mmap.mmap
     descriptor: int
     size: int
     mtime_ns: int
 
     @classmethod
     def open(cls, path: Path) -> WeightFile:
-        """Open and map a file.
+        """Open a file.
 
         Raises:
             WeightsError: It cannot be read, or is something else than a file.
@@ -68,7 +76,7 @@ class WeightFile:
         except (OSError, ValueError) as error:
             raise _unreadable(path, error) from error
         try:
-            return _map(path, descriptor)
+            return _opened(path, descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -92,25 +100,76 @@ class WeightFile:
             raise WeightsError(sentence, *causes, path=self.path) from error
 
     def read(self, start: int, size: int) -> bytes:
-        """Copy bytes out without the mapping, so that a file that was cut is an error.
+        """Copy bytes out; fewer where the file ends.
 
         Raises:
             WeightsError: The bytes cannot be read, or the file has changed since it was
                 opened, even during this read.
         """
         parts: list[bytes] = []
-        try:
-            while size > 0:
-                part = os.pread(self.descriptor, min(size, _READ_BYTES), start)
-                if not part:
-                    break
-                parts.append(part)
-                start += len(part)
-                size -= len(part)
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
+        while size > 0:
+            part = self._read_part(start, size)
+            if not part:
+                break
+            parts.append(part)
+            start += len(part)
+            size -= len(part)
         self.check_unchanged()
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, start: int, out: NDArray[Any]) -> None:
+        """Fill a contiguous array with the bytes from some place on.
+
+        Raises:
+            WeightsError: As for ``read``.
+        """
+        self.copy_into(start, out)
+        self.check_unchanged()
+
+    def copy_into(self, start: int, out: NDArray[Any]) -> None:
+        """Fill an array as ``read_into`` does; whoever calls asks ``check_unchanged``.
+
+        Raises:
+            WeightsError: The bytes cannot be read.
+        """
+        left = out.reshape(-1).view(np.uint8).data
+        while len(left):
+            count = self._fill(start, left[:_READ_BYTES])
+            if not count:
+                self.check_unchanged()
+                sentence = f"{self.path.name} is damaged or cannot be read"
+                raise WeightsError(sentence, "it ends too early", path=self.path)
+            start += count
+            left = left[count:]
+
+    def _fill(self, start: int, out: memoryview) -> int:
+        try:
+            if hasattr(os, "preadv"):
+                return os.preadv(self.descriptor, [out], start)
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+        part = self._read_part(start, len(out))
+        out[: len(part)] = part
+        return len(part)
+
+    def _read_part(self, start: int, size: int) -> bytes:
+        try:
+            return os.pread(self.descriptor, min(size, _READ_BYTES), start)
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+
+    def prefetch(self, start: int, size: int) -> None:
+        """Have the system read bytes in the background, if it will."""
+        with suppress(OSError):
+            if hasattr(os, "posix_fadvise"):
+                wish = os.POSIX_FADV_WILLNEED
+                os.posix_fadvise(self.descriptor, start, size, wish)
+            elif sys.platform == "darwin":
+                # struct radvisory, which says where and how much.
+                for at in range(start, start + size, _READ_BYTES):
+                    count = min(_READ_BYTES, start + size - at)
+                    wished = struct.pack("@qi4x", at, count)
+                    fcntl.fcntl(self.descriptor, _F_RDADVISE, wished)
 
     def check_unchanged(self) -> None:
         """Refuse a file that was written to or cut since it was opened.
@@ -138,7 +197,7 @@ class WeightFile:
         )
 
 
-def _map(path: Path, descriptor: int) -> WeightFile:
+def _opened(path: Path, descriptor: int) -> WeightFile:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         kind = kind_of_file(status.st_mode)
@@ -149,26 +208,14 @@ def _map(path: Path, descriptor: int) -> WeightFile:
     if status.st_size == 0:
         sentence = f"{path.name} is damaged or cannot be read"
         raise WeightsError(sentence, "it is empty", path=path)
-    try:
-        mapped = _map_bytes(descriptor, status.st_size)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
     file = WeightFile(
         path=path,
-        mapped=mapped,
         descriptor=descriptor,
         size=status.st_size,
         mtime_ns=status.st_mtime_ns,
     )
     weakref.finalize(file, os.close, descriptor)
     return file
-
-
-def _map_bytes(descriptor: int, size: int) -> mmap.mmap:
-    if sys.version_info >= (3, 13):
-        # Otherwise mmap takes a second descriptor, and a shell allows few.
-        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False)
-    return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> WeightsError:

@@ -1,190 +1,65 @@
-"""Safetensors shards -> mapped tensors.
+"""Safetensors shards -> the tensors that a run reads.
 
-Files are mapped, never read whole: a tensor's bytes come off the disk when a decoder
-takes them, and ``release`` lets them go again. Everything about the files that can be
-wrong is found here, from the headers, before any compute.
+Everything about the files that can be wrong is found here, from their headers, before
+any compute. Bytes come off the disk when a decoder takes them.
 """
 
 from __future__ import annotations
 
-import math
-import mmap
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ster.architecture.modules import Shapes
-from ster.architecture.spec import Naming
+from ster.architecture.modules import Matrix, Module
+from ster.architecture.quantization import Format, Quantization
+from ster.architecture.spec import Naming, Placed
 from ster.checkpoint.lookalikes import explain_tensors
+from ster.checkpoint.stored import (
+    STORED_TYPES,
+    QuantizedTensor,
+    Stored,
+    StoredTensor,
+)
 from ster.checkpoint.weight_file import WeightFile
 from ster.errors import WeightsError
 
-# numpy has no bfloat16: such values are held as their 16 bits.
-STORED_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # Heads stand beside the model and not in it, so they lack its prefix.
-BESIDE = ("lm_head.weight", "embed_out.weight")
-# Values converted at a time: what is read for them stays in a core's cache.
-_PIECE = 1 << 18
+BESIDE = ("lm_head.", "embed_out.")
+# What the words of a quantized matrix, its scales and its biases are stored as.
+FP8_SCALES = "_scale_inv"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTensor:
-    """One tensor as it lies in its file.
-
-    Args:
-        data: A view of the mapped file; bfloat16 as its 16 bits.
-        dtype: F32, F16 or BF16.
-        file: The file that it lies in.
-        start: Where ``data`` begins in the file, in bytes.
-    """
-
-    data: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
-    dtype: str
-    file: WeightFile
-    start: int
-
-    def as_float32(self) -> NDArray[np.float32]:
-        """Return the values as f32: the mapped view itself, or an exact conversion.
-
-        Raises:
-            WeightsError: The file changed before its values were converted. A view
-                shows later changes too: call ``check_unchanged`` after using it.
-        """
-        # An odd header may leave a tensor unaligned, which no BLAS takes.
-        if self.dtype == "F32" and self.data.flags.aligned:
-            return self.data.view(np.float32)
-        values = np.empty(self.data.shape, np.float32)
-        if not self.data.flags.c_contiguous:
-            self.check_unchanged()
-            _widen(self.data, values)
-            return values
-        flat, width = values.reshape(-1), self.data.itemsize
-        for at in range(0, flat.size, _PIECE):
-            piece = flat[at : at + _PIECE]
-            stored = self.file.read(self.start + at * width, piece.size * width)
-            _widen(np.frombuffer(stored, self.data.dtype), piece)
-        return values
-
-    def read(self) -> NDArray[Any]:
-        """Copy the values out as they are stored; ``data`` has to be contiguous.
-
-        Unlike ``data`` itself, this cannot end the process where the file was cut.
-
-        Raises:
-            WeightsError: The file has changed since it was opened.
-        """
-        stored = self.file.read(self.start, self.data.nbytes)
-        return np.frombuffer(stored, self.data.dtype).reshape(self.data.shape)
-
-    def check_unchanged(self) -> None:
-        """Refuse a file that was written to or cut since it was opened.
-
-        Raises:
-            WeightsError: It has changed; it is named.
-        """
-        self.file.check_unchanged()
-
-    def part(self, start: int, stop: int) -> StoredTensor:
-        """Return some rows; nothing is copied."""
-        before = self.data[:start].nbytes
-        return self._seen(self.data[start:stop], self.start + before)
-
-    def transposed(self) -> StoredTensor:
-        """Return it with its last two axes exchanged; nothing is copied."""
-        return self._seen(self.data.swapaxes(-1, -2), self.start)
-
-    def rows_as_float32(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Copy some rows out as f32.
-
-        Raises:
-            WeightsError: The file has changed since it was opened.
-        """
-        first, count = int(rows[0]), len(rows)
-        in_a_row = int(rows[-1]) == first + count - 1 and (np.diff(rows) == 1).all()
-        if not (in_a_row and self.data.flags.c_contiguous):
-            return self.take(rows)
-        part = self.part(first, first + count)
-        # Copied past the mapping, which a file that is cut takes with it.
-        stored: NDArray[np.float32]
-        stored = part.read() if self.dtype == "F32" else part.as_float32()
-        return stored
-
-    def _seen(self, data: Any, start: int) -> StoredTensor:  # noqa: ANN401
-        return StoredTensor(data=data, dtype=self.dtype, file=self.file, start=start)
-
-    def take(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Gather some rows as f32; only their pages are touched.
-
-        Raises:
-            WeightsError: The file has changed since it was opened.
-        """
-        self.check_unchanged()
-        stored = self.data[rows]
-        self.check_unchanged()
-        values = np.empty(stored.shape, np.float32)
-        _widen(stored, values)
-        return values
-
-    def prefetch(self) -> None:
-        """Have the system read the tensor's pages in the background."""
-        self._advise("MADV_WILLNEED")
-
-    def release(self) -> None:
-        """Let the system take the tensor's pages back; reading maps them in again."""
-        self._advise("MADV_DONTNEED")
-
-    def _advise(self, advice: str) -> None:
-        # Whole pages inside the tensor: its neighbours may be in use.
-        page = mmap.PAGESIZE
-        first = -(-self.start // page) * page
-        size = (self.start + self.data.nbytes) // page * page - first
-        if size > 0 and hasattr(mmap, advice):
-            self.file.mapped.madvise(getattr(mmap, advice), first, size)
-
-
-def _widen(stored: NDArray[Any], values: NDArray[np.float32]) -> None:
-    """Convert to f32; 16 bits without a type are bfloat16, an f32's upper half."""
-    if stored.dtype == np.uint16:
-        bits = values.view(np.uint32)
-        bits[...] = stored
-        bits <<= 16
-    else:
-        values[...] = stored
+Shape = tuple[int, ...]
 
 
 def open_weights(
-    files: Sequence[Path], shapes: Shapes, naming: Naming | None = None
-) -> dict[str, StoredTensor]:
-    """Map the files and find every tensor that a run needs.
+    files: Sequence[Path],
+    modules: Iterable[Placed],
+    naming: Naming | None = None,
+    quantization: Quantization | None = None,
+) -> dict[str, Stored]:
+    """Open the files and find every tensor that a run needs.
 
     Args:
         files: The shards that hold them.
-        shapes: Names without what stands in front of them, and shapes.
-        naming: What may stand there; a Llama's names where it is not given.
+        modules: What the run is made of.
+        naming: What may stand before names; a Llama's where it is not given.
+        quantization: How matrices may be quantized.
 
     Returns:
-        The tensors by the names in ``shapes``.
+        The tensors by the names of their places in the spec; a quantized weight with
+        its scales is one.
 
     Raises:
         WeightsError: A file is damaged; a tensor is missing, has another shape or type,
             or is there though the config gives it no place. The error names it.
     """
     try:
-        entries = _read_headers(files)
-        named = naming or Naming()
-        prefix = next(
-            each for each in (*named.prefixes, "") if _any_begins(entries, each)
-        )
-        _refuse_unexpected(entries, shapes, named, prefix)
-        return {
-            name: _find(entries, stored_name(name, prefix, entries), shape)
-            for name, shape in shapes.items()
-        }
+        finder = _Finder.open(files, naming or Naming(), quantization)
+        for prefix, module in modules:
+            finder.find(prefix, module)
+        finder.refuse_unexpected()
+        return finder.found
     except WeightsError as error:
         count = f"failed to map {len(files)} model weight files"
         raise WeightsError(count, error) from error
@@ -223,28 +98,188 @@ def _read_header(path: Path) -> dict[str, _Entry]:
     }
 
 
-def _refuse_unexpected(
-    entries: Mapping[str, _Entry], shapes: Shapes, naming: Naming, prefix: str
-) -> None:
-    """Refuse tensors of the run's blocks that the config does not ask for.
+@dataclass(slots=True, kw_only=True)
+class _Finder:
+    """Finds modules in the headers of a checkpoint's files.
 
-    Dropping a bias, a scale or an adapter in silence would change the numbers.
+    Args:
+        entries: All tensors that the files declare.
+        naming: How the family names them.
+        prefix: What stands before their names.
+        quantization: How matrices may be quantized.
+        found: The tensors of the modules that were asked for.
+        taken: The files' names of their tensors.
     """
-    blocks = {block for name in shapes if (block := _block_of(name))}
-    for name in entries:
-        bare = name.removeprefix(prefix)
-        expected = bare in shapes or bare.endswith(naming.ignored)
-        if _block_of(bare) in blocks and not expected:
+
+    entries: Mapping[str, _Entry]
+    naming: Naming
+    prefix: str
+    quantization: Quantization | None
+    found: dict[str, Stored]
+    taken: set[str]
+
+    @classmethod
+    def open(
+        cls, files: Sequence[Path], naming: Naming, quantization: Quantization | None
+    ) -> _Finder:
+        entries = _read_headers(files)
+        prefix = next(
+            each for each in (*naming.prefixes, "") if _any_begins(entries, each)
+        )
+        return cls(
+            entries=entries,
+            naming=naming,
+            prefix=prefix,
+            quantization=quantization,
+            found={},
+            taken=set(),
+        )
+
+    def find(self, block: str, module: Module) -> None:
+        """Find a module in one of the places where files have it."""
+        place = next(
+            (
+                each
+                for each in module.places
+                if self._stored(block + next(iter(each.shapes))) in self.entries
+            ),
+            module,
+        )
+        for name, shape in place.shapes.items():
+            if block + name in self.found:
+                continue
+            packing = None
+            if isinstance(place, Matrix) and name == place.weight_name:
+                packing = self._packing(block, place)
+            self.found[block + name] = (
+                self._find(block + name, shape)
+                if packing is None or not isinstance(place, Matrix)
+                else self._quantized(block, place, packing)
+            )
+
+    def _packing(self, block: str, place: Matrix) -> Format | None:
+        """Tell how a matrix is quantized, by its scales and by config.json."""
+        declared, weight = self.quantization, self._stored(block + place.weight_name)
+        path = weight.removesuffix(place.suffixes.weight)
+        scales = self._stored(block + _scales_name(place, declared))
+        if declared is None or (
+            path not in declared.overrides and scales not in self.entries
+        ):
+            return None
+        return declared.of(path)
+
+    def _quantized(self, block: str, place: Matrix, packing: Format) -> QuantizedTensor:
+        """Find the tensors of a quantized matrix, or a stack of them."""
+        stack = () if place.stack is None else (place.stack[1],)
+        outputs = place.outputs if place.part is None else place.part.outputs
+        scales = block + _scales_name(place, self.quantization)
+        weight = block + place.weight_name
+        if packing.mode == "fp8":
+            blocks = (
+                -(-outputs // packing.block_rows),
+                -(-place.inputs // packing.group_size),
+            )
+            return QuantizedTensor(
+                words=self._find(weight, (*stack, outputs, place.inputs), ("F8_E4M3",)),
+                scales=self._find(scales, (*stack, *blocks)),
+                biases=None,
+                format=packing,
+            )
+        self._check_groups(weight, place, packing)
+        groups = (*stack, outputs, place.inputs // packing.group_size)
+        words = (*stack, outputs, place.inputs * packing.bits // 32)
+        if place.suffixes.weight == ".weight":
+            held = self._find(weight, words, ("U32",))
+        else:  # as bytes, group by group
+            as_bytes = (*groups, packing.group_size * packing.bits // 8)
+            held = self._find(weight, as_bytes, ("U8",)).viewed("U32", words)
+        is_affine = packing.mode == "affine"
+        return QuantizedTensor(
+            words=held,
+            scales=self._find(scales, groups, STORED_TYPES if is_affine else ("U8",)),
+            biases=self._find(f"{block}{place.name}.biases", groups)
+            if is_affine
+            else None,
+            format=packing,
+        )
+
+    def _check_groups(self, weight: str, place: Matrix, packing: Format) -> None:
+        if place.inputs % packing.group_size:
             raise WeightsError(
-                f"the tensor {name} is in the checkpoint, but config.json gives it "
-                "no place",
+                f"the tensor {self._stored(weight)} has {place.inputs} inputs, which "
+                f"are no whole groups of {packing.group_size}",
+                field=self._stored(weight),
+                found=place.inputs,
+                expected=packing.group_size,
+            )
+
+    def refuse_unexpected(self) -> None:
+        """Refuse tensors of the run's blocks that the config does not ask for.
+
+        Dropping a bias, a scale or an adapter in silence would change the numbers.
+        """
+        blocks = {block for name in self.found if (block := _block_of(name))}
+        for name in self.entries:
+            bare = name.removeprefix(self.prefix)
+            expected = name in self.taken or bare.endswith(self.naming.ignored)
+            if _block_of(bare) in blocks and not expected:
+                raise WeightsError(
+                    f"the tensor {name} is in the checkpoint, but config.json gives it "
+                    "no place",
+                    field=name,
+                )
+
+    def _stored(self, name: str) -> str:
+        return stored_name(name, self.prefix, self.entries)
+
+    def _find(
+        self, name: str, shape: Shape, types: Sequence[str] = STORED_TYPES
+    ) -> StoredTensor:
+        name = self._stored(name)
+        entry = self.entries.get(name)
+        if entry is None:
+            raise WeightsError(
+                f"the tensor {name} is missing",
+                *explain_tensors(self.entries),
                 field=name,
             )
+        _check_entry(name, entry, shape, types)
+        self.taken.add(name)
+        return StoredTensor(
+            file=entry.file, start=entry.start, dtype=entry.dtype, shape=shape
+        )
+
+
+def _check_entry(name: str, entry: _Entry, shape: Shape, types: Sequence[str]) -> None:
+    if entry.shape != shape:
+        raise WeightsError(
+            f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}",
+            path=entry.file.path,
+            field=name,
+            found=entry.shape,
+            expected=shape,
+        )
+    if entry.dtype not in types:
+        known = ", ".join(types)
+        raise WeightsError(
+            f"the tensor {name} is stored as {entry.dtype}; Ster reads {known}",
+            path=entry.file.path,
+            field=name,
+            found=entry.dtype,
+            expected=tuple(types),
+        )
+
+
+def _scales_name(place: Matrix, quantization: Quantization | None) -> str:
+    default = None if quantization is None else quantization.default
+    if default is not None and default.mode == "fp8":
+        return place.weight_name + FP8_SCALES
+    return place.scales_name
 
 
 def stored_name(name: str, prefix: str, stored: Collection[str]) -> str:
     """Tell how a file names a tensor; a wrapper's head has the wrapper's name alone."""
-    if name not in BESIDE:
+    if not name.startswith(BESIDE):
         return prefix + name
     outer = prefix.removesuffix("model.") + name
     return outer if outer in stored else name
@@ -258,39 +293,3 @@ def _block_of(name: str) -> str | None:
     """Return what a block's tensors begin with, such as ``layers.3.``."""
     found = re.match(r"[^.]+\.\d+\.", name)
     return found[0] if found else None
-
-
-def _find(
-    entries: Mapping[str, _Entry], name: str, shape: tuple[int, ...]
-) -> StoredTensor:
-    entry = entries.get(name)
-    if entry is None:
-        raise WeightsError(
-            f"the tensor {name} is missing", *explain_tensors(entries), field=name
-        )
-    if entry.shape != shape:
-        raise WeightsError(
-            f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}",
-            path=entry.file.path,
-            field=name,
-            found=entry.shape,
-            expected=shape,
-        )
-    if entry.dtype not in STORED_TYPES:
-        known = ", ".join(STORED_TYPES)
-        raise WeightsError(
-            f"the tensor {name} is stored as {entry.dtype}; Ster reads {known}",
-            path=entry.file.path,
-            field=name,
-            found=entry.dtype,
-            expected=tuple(STORED_TYPES),
-        )
-    data = np.frombuffer(
-        entry.file.mapped,
-        STORED_TYPES[entry.dtype],
-        count=math.prod(shape),
-        offset=entry.start,
-    )
-    return StoredTensor(
-        data=data.reshape(shape), dtype=entry.dtype, file=entry.file, start=entry.start
-    )

@@ -13,7 +13,7 @@ The stream has no batch axis: ``num_tokens`` is the packed axis of ``stream.pack
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
-from ster.checkpoint.weights import StoredTensor
+from ster.checkpoint.stored import Stored
 from ster.stream.attention import Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
@@ -202,17 +202,12 @@ class Weights(Protocol):
     """What is held of a checkpoint on a device; threads may share it."""
 
     @property
-    def names(self) -> Collection[str]:
-        """Return the names of the tensors that it has."""
-        ...
-
-    @property
     def held_bytes(self) -> int:
         """Return the memory of the blocks and the head that stay from run to run."""
         ...
 
-    def add(self, tensors: Mapping[str, StoredTensor]) -> None:
-        """Give it more mapped tensors, by the names of ``ModelSpec.shapes``."""
+    def add(self, tensors: Mapping[str, Stored]) -> None:
+        """Give it more tensors, by the names of their places in the spec."""
         ...
 
     def release(self) -> None:

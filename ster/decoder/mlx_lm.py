@@ -30,12 +30,8 @@ from ster.architecture.wide import (
 )
 from ster.decoder.contract import Footprint
 from ster.decoder.devices import MLX_CPU
-from ster.decoder.mlx.decoder import (
-    CACHE_BYTES,
-    DTYPES,
-    check_available,
-    device_memory,
-)
+from ster.decoder.mlx.decoder import DTYPES, check_available, device_memory
+from ster.decoder.mlx.footprint import CACHE_BYTES
 from ster.decoder.mlx.taps import Taps
 from ster.decoder.mlx.whole_model import MLXWholeModel
 from ster.decoder.mlx.whole_weights import MLXWholeWeights, flat_arrays

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ster.architecture.spec import ModelSpec, Rotary
+from ster.architecture.parts import Rotary
+from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Decoder, LayerInputs
 from ster.stream.attention import (
     Attention,

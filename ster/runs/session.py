@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ster.architecture.spec import ModelSpec
+from ster.architecture.spec import ModelSpec, Placed
 from ster.architecture.wide import WideSpec
 from ster.checkpoint.resolve import CheckpointFiles
 from ster.checkpoint.tokenizer import Encoder
@@ -52,6 +52,7 @@ class Session:
     reporter: Reporter
     _weights: Weights | None = field(default=None, init=False)
     _files: dict[Path, WeightFile] = field(default_factory=dict, init=False)
+    _taken: set[Placed] = field(default_factory=set, init=False)
     _opening: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
@@ -111,7 +112,7 @@ class Session:
 
     @contextmanager
     def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
-        """Map the weights that a run needs and that are not mapped yet.
+        """Open the weights that a run needs and that are not open yet.
 
         Raises:
             WeightsError: A weight file is damaged or lacks a tensor.
@@ -149,11 +150,11 @@ class Session:
     def _take_weights(self, num_blocks: int, *, head: bool) -> Weights:
         """Give what is held the tensors that a run needs and that it has not yet.
 
-        Those that it has are not mapped again: blocks that stayed may be views of their
-        files, which are held to what they were at the first mapping.
+        Those that it has are not opened again: the rest has to be of the same files.
         """
         with self._opening:
             if self._weights is None:
+                self._taken.clear()
                 self._weights = self._implementation.hold_weights(
                     self.spec, device=self.device, precision=self.precision
                 )
@@ -161,19 +162,20 @@ class Session:
                 if isinstance(self._weights, WholeWeights):
                     self._weights.add_files(self.files.all_weight_files())
                 return self._weights
-            shapes = self.spec.shapes(range(num_blocks), head=head)
-            weights, names = self._weights, set(self._weights.names)
-            missing = {name: shapes[name] for name in shapes if name not in names}
+            wanted = self.spec.modules(range(num_blocks), head=head)
+            missing = [each for each in wanted if each not in self._taken]
             if missing:
-                naming = self.spec.naming
-                files = self.files.weight_files(naming.spelled(missing))
+                naming, weights = self.spec.naming, self._weights
+                files = self.files.weight_files(set(naming.spelled(missing)))
                 for file in self._files.values():
                     _check_in_place(file)
-                tensors = open_weights(files, missing, naming)
-                for tensor in tensors.values():
-                    self._files.setdefault(tensor.file.path, tensor.file)
-                weights.add(tensors)
-            return weights
+                found = open_weights(files, missing, naming, self.spec.quantization)
+                for stored in found.values():
+                    for tensor in stored.tensors:
+                        self._files.setdefault(tensor.file.path, tensor.file)
+                weights.add(found)
+                self._taken.update(missing)
+            return self._weights
 
 
 def _check_in_place(file: WeightFile) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.architecture.parts import Rotary
 from ster.architecture.rotary import (
     DefaultRope,
     DynamicRope,
@@ -27,7 +28,6 @@ from ster.architecture.rotary import (
     RopeConfig,
     YarnRope,
 )
-from ster.architecture.spec import Rotary
 from ster.stream.packing import Ints
 
 F32 = NDArray[np.float32]

@@ -91,10 +91,11 @@ def open_decoder(
 ) -> Decoder[Any]:
     """Open a checkpoint of one file for ``read`` and ``logits_of``."""
     spec = read_config(checkpoint.directory / "config.json")
-    shapes = spec.shapes(range(spec.num_hidden_layers), head=True)
+    modules = spec.modules(range(spec.num_hidden_layers), head=True)
     decoders = implementation(device)
     weights = decoders.hold_weights(spec, device=device, precision=precision)
-    weights.add(open_weights([checkpoint.directory / "model.safetensors"], shapes))
+    file = checkpoint.directory / "model.safetensors"
+    weights.add(open_weights([file], modules, spec.naming, spec.quantization))
     return decoders.open_decoder(weights, keep=keep)
 
 

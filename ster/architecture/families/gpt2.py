@@ -5,8 +5,9 @@ from __future__ import annotations
 from ster.architecture.blocks import GELU_TANH, check_activation
 from ster.architecture.fields import Fields
 from ster.architecture.modules import Matrix, Norm, Part
+from ster.architecture.parts import Attention, FeedForward
 from ster.architecture.sizes import MOST_LAYERS
-from ster.architecture.spec import Attention, FeedForward, LayerSpec, ModelSpec, Naming
+from ster.architecture.spec import LayerSpec, ModelSpec, Naming
 
 # Masks are stored along in old files.
 NAMING = Naming(

@@ -5,16 +5,10 @@ from __future__ import annotations
 from ster.architecture.blocks import GELU_TANH, check_activation
 from ster.architecture.fields import Fields
 from ster.architecture.modules import Matrix, Norm, Part
+from ster.architecture.parts import Attention, FeedForward, Rotary
 from ster.architecture.rotary_config import DEFAULT_THETA
 from ster.architecture.sizes import Sizes, read_rotary, read_sizes
-from ster.architecture.spec import (
-    Attention,
-    FeedForward,
-    LayerSpec,
-    ModelSpec,
-    Naming,
-    Rotary,
-)
+from ster.architecture.spec import LayerSpec, ModelSpec, Naming
 
 NAMING = Naming(
     prefixes=("gpt_neox.", ""),

@@ -18,7 +18,7 @@ def read_mistral(fields: Fields) -> ModelSpec:
     check_activation(fields)
     sizes = read_sizes(fields, max_position_embeddings=131_072, rms_norm_eps=1e-6)
     rotary = read_rotary(fields, sizes)
-    window = _window(fields, sizes.num_hidden_layers, WINDOW)
+    window = read_window(fields, sizes.num_hidden_layers, WINDOW)
     maker = BlockMaker(sizes=sizes)
     layers = [maker.block(i, rotary, window) for i in range(sizes.num_hidden_layers)]
     return make_model(fields, sizes, layers)
@@ -31,13 +31,23 @@ def read_ministral3(fields: Fields) -> ModelSpec:
         fields, head_dim=128, max_position_embeddings=262_144, rms_norm_eps=1e-5
     )
     rotary = read_rotary(fields, sizes, MINISTRAL3_THETA)
-    window = _window(fields, sizes.num_hidden_layers, None)
+    window = read_window(fields, sizes.num_hidden_layers, None)
     maker = BlockMaker(sizes=sizes)
     layers = [maker.block(i, rotary, window) for i in range(sizes.num_hidden_layers)]
     return make_model(fields, sizes, layers)
 
 
-def _window(fields: Fields, num_layers: int, usual: int | None) -> int | None:
+def read_window(fields: Fields, num_layers: int, usual: int | None) -> int | None:
+    """Read the window of all layers or of none.
+
+    Args:
+        fields: The whole config.
+        num_layers: How many there are.
+        usual: The window where the file has no such field.
+
+    Raises:
+        ConfigError: Some layer is listed as another than the field makes it.
+    """
     # An explicit null means no window, an absent field means the family's own.
     window: int | None = None
     if fields.values.get("sliding_window", usual) is not None:

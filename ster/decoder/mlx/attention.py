@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from ster.architecture import spec
-from ster.decoder.mlx.parts import AnyNorm, Linear
+from ster.architecture import parts
+from ster.decoder.mlx.parts import AnyLinear, AnyNorm
 from ster.stream.attention import AttentionBatch
 from ster.stream.rotary import RotaryTables
 
@@ -38,7 +38,8 @@ def attend(
     q: mx.array,
     k: mx.array,
     v: mx.array,
-    attention: spec.Attention,
+    attention: parts.Attention,
+    sinks: mx.array | None = None,
 ) -> mx.array:
     """Attend within one batch.
 
@@ -48,6 +49,7 @@ def attend(
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
         attention: How scores are made, and how many tokens a query sees.
+        sinks: One score a head that takes its share and gives nothing, (num_heads,).
 
     Returns:
         (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
@@ -65,7 +67,7 @@ def attend(
         out = _attend_capped(scaled, keys, values, mask, attention.softcap)
     else:
         out = mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=attention.scale, mask=mask
+            queries, keys, values, scale=attention.scale, mask=mask, sinks=sinks
         )
     return out.swapaxes(1, 2).reshape(groups * num_queries, -1)
 
@@ -104,11 +106,12 @@ def visible(batch: AttentionBatch[mx.array], window: int | None) -> mx.array:
 class SelfAttention:
     """Grouped-query attention; q, k and v come from one product."""
 
-    spec: spec.Attention
-    qkv_proj: Linear
-    o_proj: Linear
+    spec: parts.Attention
+    qkv_proj: AnyLinear
+    o_proj: AnyLinear
     q_norm: AnyNorm | None
     k_norm: AnyNorm | None
+    sinks: mx.array | None
 
     def project(
         self, x: mx.array, angles: Angles

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from ster.architecture import spec
+from ster.architecture import parts, spec
 from ster.decoder.contract import Cache, LayerInputs
 from ster.decoder.mlx.attention import Angles, SelfAttention, attend
+from ster.decoder.mlx.experts import Experts
 from ster.decoder.mlx.parts import MLP, AnyNorm
 from ster.stream.attention import Attention
 from ster.stream.rotary import RotaryTables
@@ -40,7 +41,7 @@ class MLXBlock:
     self_attn: SelfAttention
     attention_out_norm: AnyNorm | None
     feed_forward_norm: AnyNorm | None
-    mlp: MLP
+    mlp: MLP | Experts
     feed_forward_out_norm: AnyNorm | None
     device: mx.Device
 
@@ -65,12 +66,12 @@ class MLXBlock:
         """Make queries, keys and values; keys and values at the stream's width."""
         rows, attn, tables = inputs.attention.rows, self.self_attn, inputs.rotary
         x = _normed(hidden.astype(mx.float32), self.attention_norm)
-        parts = self._parts(len(hidden), len(attn.qkv_proj.weight))
+        cuts = self._parts(len(hidden), attn.qkv_proj.num_outputs)
         if rows is None:
-            made = [attn.project(x[p], _angles(tables, p)) for p in parts]
+            made = [attn.project(x[p], _angles(tables, p)) for p in cuts]
             q, k, v = (mx.concatenate([*pieces]) for pieces in zip(*made, strict=True))
         else:
-            kv = [attn.keys_values(x[p], _angles(tables, p)) for p in parts]
+            kv = [attn.keys_values(x[p], _angles(tables, p)) for p in cuts]
             k, v = (mx.concatenate([*pieces]) for pieces in zip(*kv, strict=True))
             q = attn.queries(x[rows], _angles(tables, rows))
         return q, k.astype(hidden.dtype), v.astype(hidden.dtype)
@@ -86,7 +87,7 @@ class MLXBlock:
                 # the scores and keys of many at once.
                 q, k, v = mx.depends([q, k, v], [batches[-1]])
             attn = self.self_attn
-            batches.append(attend(batch, q, k, v, attn.spec))
+            batches.append(attend(batch, q, k, v, attn.spec, attn.sinks))
         return mx.concatenate(batches)[attention.order]
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
@@ -101,8 +102,13 @@ class MLXBlock:
             added = self.mlp(_normed(resid, self.feed_forward_norm))
             return summed + self._weighed(added, self.feed_forward_out_norm)
 
-        parts = self._parts(len(hidden), len(self.mlp.up_proj.weight))
-        return mx.concatenate([finish(p) for p in parts]).astype(hidden.dtype)
+        finished: list[mx.array] = []
+        for part in self._parts(len(hidden), multiplied_outputs(self.spec)):
+            if finished and isinstance(self.mlp, Experts):
+                # As for attention: what experts gather is large.
+                hidden, context = mx.depends([hidden, context], [finished[-1]])
+            finished.append(finish(part))
+        return mx.concatenate(finished).astype(hidden.dtype)
 
     def _weighed(self, added: mx.array, norm: AnyNorm | None) -> mx.array:
         """Normalise and scale rows that are to join the stream."""
@@ -111,9 +117,19 @@ class MLXBlock:
 
     def _parts(self, num_rows: int, outputs: int) -> list[slice]:
         """Cut rows so that no product of the hidden width is too long a command."""
-        values = self.spec.attention.q_proj.inputs * outputs
-        step = min(max(1, MAX_PRODUCT // values), MAX_ROWS)
+        step = rows_at_once(self.spec.attention.q_proj.inputs, outputs)
         return [slice(at, at + step) for at in range(0, num_rows, step)]
+
+
+def multiplied_outputs(block: spec.LayerSpec) -> int:
+    """Count the outputs of the feed-forward part's first product for a row."""
+    made = block.feed_forward
+    return made.widest * (made.num_chosen if isinstance(made, parts.Experts) else 1)
+
+
+def rows_at_once(inputs: int, outputs: int) -> int:
+    """Tell how many rows go through a product of some widths at once."""
+    return min(max(1, MAX_PRODUCT // (inputs * outputs)), MAX_ROWS)
 
 
 def _normed(x: mx.array, norm: AnyNorm | None) -> mx.array:

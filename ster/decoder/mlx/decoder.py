@@ -11,27 +11,24 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture.spec import LayerSpec, ModelSpec
-from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
+from ster.architecture.spec import ModelSpec
+from ster.decoder.contract import Cache, Decoder, DeviceMemory, Weights
 from ster.decoder.devices import MLX_CPU, not_built
 from ster.decoder.memory import free_memory, held_memory
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES, MLXCache
 from ster.decoder.mlx.block import MLXBlock
-from ster.decoder.mlx.weights import Head, MLXWeights, device_failures, head_bytes
+from ster.decoder.mlx.footprint import cache_limit, footprint
+from ster.decoder.mlx.weights import Head, MLXWeights, device_failures
 from ster.errors import DeviceError
-from ster.stream.attention import MIN_QUERIES, Attention, AttentionBatch
+from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 
+# What ``devices.Implementation`` offers is here, whichever page counts it.
+__all__ = ["footprint"]
+
 F32 = NDArray[np.float32]
 DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
-# Packing and positions, for a token.
-INDEX_BYTES = 128
-# A key and its position in attention's lists, and while they are made.
-KEY_BYTES = 24
-# Freed buffers that MLX keeps for reuse, at least; prompts of many lengths would pile
-# them up without a limit.
-CACHE_BYTES = 1 << 28
 
 
 def check_available(device: str) -> None:
@@ -70,58 +67,6 @@ def device_memory(device: str) -> DeviceMemory:
     # On CUDA others may have taken some of it.
     free = int(known.get("free_memory", known.get("memory_size", 2**62)))
     return DeviceMemory(held=held, limit=held + free)
-
-
-def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footprint:
-    """Count what a decoder takes; see ``contract.Footprint``."""
-    width = DTYPES[precision].size
-    values = [each.num_values for each in model.layers]
-    heads, keys = model.max_heads, model.max_key_value_size
-    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * heads)
-    gathered = max(MAX_GATHERED, longest_prompt * keys)
-    token = max((_token_values(model, each) for each in model.layers), default=0)
-    # Lists of long prompts are on the device once for each group of their queries.
-    lists = 8 * longest_prompt // MIN_QUERIES
-    head = head_bytes(model, width)
-    return Footprint(
-        blocks=tuple(width * each for each in values),
-        # As stored, at the run's width, stacked, and widened for the products; and the
-        # next block as stored.
-        open_bytes=(2 * width + 12) * max(values, default=0),
-        # Where it is narrow, it is widened for each product.
-        head_bytes=head if width == 4 else head + head_bytes(model, 4),
-        token_bytes=4 * token + INDEX_BYTES + lists,
-        key_bytes=KEY_BYTES,
-        row_bytes=4 * model.hidden_size,
-        # On the device, on the host, then f64 with its exponentials.
-        logit_bytes=28 * model.vocab_size,
-        cache_bytes=sum(
-            2 * width * each.attention.key_value_size for each in model.layers
-        ),
-        # Keys and values of a batch, gathered, widened and laid out for the kernel, and
-        # those of the batch before: seven times, as measured.
-        fixed_bytes=4 * (2 * scores + 7 * 2 * gathered) + cache_limit(model),
-    )
-
-
-def _token_values(model: ModelSpec, block: LayerSpec) -> int:
-    """Count the f32 values that a token has while a block is evaluated."""
-    attention = block.attention
-    projected = attention.query_size + 2 * attention.key_value_size
-    stream = 3 * model.hidden_size + 3 * projected + 3 * attention.query_size
-    return stream + 2 * block.feed_forward.widest
-
-
-def cache_limit(model: ModelSpec) -> int:
-    """Bound what MLX keeps of freed buffers: never less than a widened weight."""
-    widest = max(
-        (
-            sum(each.num_values for each in layer.feed_forward.inner)
-            for layer in model.layers
-        ),
-        default=0,
-    )
-    return max(CACHE_BYTES, 4 * widest)
 
 
 def hold_weights(model: ModelSpec, *, device: str, precision: str) -> MLXWeights:
@@ -184,8 +129,6 @@ class MLXDecoder:
             if positions is not None:
                 added = mx.array(positions.take(position_ids)).astype(dtype)
                 rows = rows.astype(mx.float32) + added.astype(mx.float32)
-        if not self._keep:
-            embedding.release()
         return rows.astype(dtype)
 
     def take(self, hidden: mx.array, rows: Ints) -> mx.array:
@@ -197,7 +140,7 @@ class MLXDecoder:
         """Apply final norm and head; see ``contract.Decoder``."""
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
-            _buffer_cache.widen(4 * self._head[1].weight.size)
+            _buffer_cache.widen(self._head[1].widened_bytes)
         norm, head = self._head
         with mx.stream(self._device), device_failures():
             logits = head(norm(hidden.astype(mx.float32)))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import mlx.core as mx
+
+from ster.architecture.parts import ClampedSwiglu
+from ster.architecture.quantization import Format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,16 @@ class Linear:
     weight: mx.array
     bias: mx.array | None
 
+    @property
+    def num_outputs(self) -> int:
+        """The width of y."""
+        return self.weight.shape[0]
+
+    @property
+    def widened_bytes(self) -> int:
+        """What a product takes to widen the weight."""
+        return 4 * self.weight.size
+
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
         y = x @ self.weight.astype(mx.float32).T
@@ -28,6 +42,89 @@ class Linear:
         """Return the part that makes some of the outputs."""
         bias = None if self.bias is None else self.bias[start:stop]
         return Linear(weight=self.weight[start:stop], bias=bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedLinear:
+    """The same with a quantized weight, which is never widened.
+
+    Args:
+        weight: The packed values, (outputs, inputs · bits / 32).
+        scales: One a group of inputs: f32, or bytes in the floating formats.
+        biases: Added to each group's values, in the affine format.
+        format: What they mean.
+        bias: The b.
+    """
+
+    weight: mx.array
+    scales: mx.array
+    biases: mx.array | None
+    format: Format
+    bias: mx.array | None
+    widened_bytes: int = 0
+
+    @property
+    def num_outputs(self) -> int:
+        """The width of y."""
+        return self.weight.shape[0]
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        y = mx.quantized_matmul(
+            x,
+            self.weight,
+            self.scales,
+            self.biases,
+            transpose=True,
+            group_size=self.format.group_size,
+            bits=self.format.bits,
+            mode=self.format.mode,
+        )
+        return y if self.bias is None else y + self.bias
+
+    def outputs(self, start: int, stop: int) -> QuantizedLinear:
+        """Return the part that makes some of the outputs."""
+        return QuantizedLinear(
+            weight=self.weight[start:stop],
+            scales=self.scales[start:stop],
+            biases=None if self.biases is None else self.biases[start:stop],
+            format=self.format,
+            bias=None if self.bias is None else self.bias[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedLinear:
+    """Products of one input whose weights are stored in different formats."""
+
+    joined: tuple[AnyLinear, ...]
+
+    @property
+    def num_outputs(self) -> int:
+        """The width of y."""
+        return sum(each.num_outputs for each in self.joined)
+
+    @property
+    def widened_bytes(self) -> int:
+        """What its widest product takes to widen a weight."""
+        return max(each.widened_bytes for each in self.joined)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        return mx.concatenate([each(x) for each in self.joined], axis=-1)
+
+    def outputs(self, start: int, stop: int) -> JoinedLinear:
+        """Return those that make some of the outputs; they begin and end with some."""
+        ends = accumulate(each.num_outputs for each in self.joined)
+        wanted = [
+            each
+            for each, end in zip(self.joined, ends, strict=True)
+            if start < end <= stop
+        ]
+        return JoinedLinear(joined=tuple(wanted))
+
+
+AnyLinear = Linear | QuantizedLinear | JoinedLinear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +178,15 @@ ACTIVATIONS: dict[str, Callable[[mx.array], mx.array]] = {
 }
 
 
+def meet(activation: str | ClampedSwiglu, gate: mx.array, up: mx.array) -> mx.array:
+    """Let gate and up meet: act(gate) · up, or as ``ClampedSwiglu`` has it."""
+    if isinstance(activation, str):
+        return ACTIVATIONS[activation](gate) * up
+    gate = mx.minimum(gate, activation.limit)
+    up = mx.clip(up, -activation.limit, activation.limit)
+    return (up + 1) * (gate * mx.sigmoid(activation.alpha * gate))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLP:
     """down(act(gate(x)) · up(x)), or down(act(up(x))) where nothing is gated.
@@ -88,15 +194,15 @@ class MLP:
     Gate and up come from one product.
     """
 
-    activation: str
+    activation: str | ClampedSwiglu
     gated: bool
-    up_proj: Linear
-    down_proj: Linear
+    up_proj: AnyLinear
+    down_proj: AnyLinear
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, hidden_size)."""
-        projected, activate = self.up_proj(x), ACTIVATIONS[self.activation]
-        if not self.gated:
-            return self.down_proj(activate(projected))
-        gate, up = mx.split(projected, 2, axis=-1)
-        return self.down_proj(activate(gate) * up)
+        projected = self.up_proj(x)
+        if self.gated:
+            gate, up = mx.split(projected, 2, axis=-1)
+            return self.down_proj(meet(self.activation, gate, up))
+        return self.down_proj(ACTIVATIONS[str(self.activation)](projected))

@@ -1,26 +1,47 @@
-"""What is held of a checkpoint on a GPU: mapped tensors, and blocks that stay."""
+"""What is held of a checkpoint on a GPU: its tensors, and blocks that stay."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import mlx.core as mx
+import numpy as np
 
-from ster.architecture.modules import Matrix, Norm
-from ster.architecture.spec import Attention, FeedForward, LayerSpec, ModelSpec
-from ster.checkpoint.weights import StoredTensor
+from ster.architecture import parts
+from ster.architecture.modules import Matrix, Norm, Values
+from ster.architecture.quantization import Format
+from ster.architecture.spec import LayerSpec, ModelSpec
+from ster.checkpoint.matrices import StoredMatrix, stored_matrix
+from ster.checkpoint.stored import QuantizedTensor, Raw, Stored, StoredTensor
+from ster.decoder.held import HeldWeights
 from ster.decoder.mlx.attention import SelfAttention
 from ster.decoder.mlx.block import MLXBlock
-from ster.decoder.mlx.parts import MLP, AnyNorm, LayerNorm, Linear, RMSNorm
+from ster.decoder.mlx.experts import (
+    AnyStacked,
+    Experts,
+    StackedLinear,
+    StackedQuantizedLinear,
+)
+from ster.decoder.mlx.footprint import block_bytes, head_bytes
+from ster.decoder.mlx.parts import (
+    MLP,
+    AnyLinear,
+    AnyNorm,
+    JoinedLinear,
+    LayerNorm,
+    Linear,
+    QuantizedLinear,
+    RMSNorm,
+)
 from ster.errors import CapacityError, DeviceError
 
-Head = tuple[AnyNorm, Linear]
+Head = tuple[AnyNorm, AnyLinear]
 
 
-class MLXWeights:
+class MLXWeights(HeldWeights[MLXBlock, Head]):
     """The weights of a checkpoint on a GPU; see ``contract.Weights``.
 
     Args:
@@ -30,49 +51,26 @@ class MLXWeights:
     """
 
     def __init__(self, model: ModelSpec, dtype: mx.Dtype, device: mx.Device) -> None:
-        self.model = model
+        super().__init__(model)
         self.dtype = dtype
         self.device = device
-        self._tensors: dict[str, StoredTensor] = {}
-        self._blocks: dict[int, MLXBlock] = {}
-        self._head: Head | None = None
         self._making = threading.Lock()  # threads may share a runtime
-
-    @property
-    def names(self) -> Collection[str]:
-        """Return the names of its tensors."""
-        return self._tensors.keys()
 
     @property
     def held_bytes(self) -> int:
         """Return the memory of what stays; see ``contract.Weights``."""
         width = self.dtype.size
-        blocks = sum(width * self.model.layers[i].num_values for i in self._blocks)
+        layers = (self.model.layers[index] for index in self._blocks)
+        blocks = sum(block_bytes(self.model, each, width) for each in layers)
         return blocks + (head_bytes(self.model, width) if self._head else 0)
 
-    def add(self, tensors: Mapping[str, StoredTensor]) -> None:
-        """Give it more tensors; see ``contract.Weights``."""
-        self._tensors.update(tensors)
-
-    def release(self) -> None:
-        """Let go of what stays; see ``contract.Weights``."""
-        self._blocks, self._head = {}, None
-
-    def embedding(self) -> StoredTensor:
-        """Return the embedding as it is stored."""
-        return self._tensors[self.model.embedding.weight_name]
-
-    def positions(self) -> StoredTensor | None:
-        """Return the learned positions as they are stored, if there are any."""
-        positions = self.model.positions
-        return None if positions is None else self._tensors[positions.weight_name]
-
     def has_block(self, layer: int) -> bool:
-        """Tell whether the run has a block, from its first tensor."""
+        """Tell whether the run has a block, from its output projection."""
         if layer >= len(self.model.layers):
             return False
         block = self.model.layers[layer]
-        return block.prefix + next(iter(block.shapes)) in self._tensors
+        places = block.attention.o_proj.places
+        return any(block.prefix + each.weight_name in self._tensors for each in places)
 
     def block(self, layer: int, *, keep: bool) -> MLXBlock:
         """Take the block that stayed, or copy its weights to the device."""
@@ -107,7 +105,7 @@ class MLXWeights:
                 self_attn=_make_attention(block.attention, reader),
                 attention_out_norm=reader.optional_norm(block.attention_out_norm),
                 feed_forward_norm=reader.optional_norm(block.feed_forward_norm),
-                mlp=_make_mlp(block.feed_forward, reader),
+                mlp=_make_feed_forward(block.feed_forward, reader),
                 feed_forward_out_norm=reader.optional_norm(block.feed_forward_out_norm),
                 device=self.device,
             )
@@ -115,17 +113,36 @@ class MLXWeights:
         return made
 
 
-def _make_attention(attention: Attention, reader: WeightReader) -> SelfAttention:
+def _make_attention(attention: parts.Attention, reader: WeightReader) -> SelfAttention:
     return SelfAttention(
         spec=attention,
         qkv_proj=reader.linear(attention.q_proj, attention.k_proj, attention.v_proj),
         o_proj=reader.linear(attention.o_proj),
         q_norm=reader.optional_norm(attention.q_norm),
         k_norm=reader.optional_norm(attention.k_norm),
+        sinks=reader.optional_values(attention.sinks),
     )
 
 
-def _make_mlp(feed_forward: FeedForward, reader: WeightReader) -> MLP:
+def _make_feed_forward(
+    made: parts.FeedForward | parts.Experts, reader: WeightReader
+) -> MLP | Experts:
+    if isinstance(made, parts.FeedForward):
+        return _make_mlp(made, reader)
+    experts, gate, shared = made.experts, made.shared_gate, made.shared
+    return Experts(
+        spec=made,
+        router=reader.linear(made.router),
+        activation=experts[0].activation,
+        gate_proj=reader.stacked([each.inner[0] for each in experts]),
+        up_proj=reader.stacked([each.up_proj for each in experts]),
+        down_proj=reader.stacked([each.down_proj for each in experts]),
+        shared=None if shared is None else _make_mlp(shared, reader),
+        shared_gate=None if gate is None else reader.linear(gate),
+    )
+
+
+def _make_mlp(feed_forward: parts.FeedForward, reader: WeightReader) -> MLP:
     return MLP(
         activation=feed_forward.activation,
         gated=feed_forward.gate_proj is not None,
@@ -134,16 +151,11 @@ def _make_mlp(feed_forward: FeedForward, reader: WeightReader) -> MLP:
     )
 
 
-def head_bytes(model: ModelSpec, width: int) -> int:
-    """Count final norm and head at the width that they are held in."""
-    return (width * model.vocab_size + 4) * model.hidden_size
-
-
 @dataclass(frozen=True, slots=True)
 class WeightReader:
     """Reads weights of one place onto the GPU, rounded to the run's precision."""
 
-    tensors: Mapping[str, StoredTensor]
+    tensors: Mapping[str, Stored]
     prefix: str
     dtype: mx.Dtype
     # All that was read, to be evaluated.
@@ -165,27 +177,87 @@ class WeightReader:
         bias = self.vector(f"{norm.name}.bias") if norm.bias else None
         return LayerNorm(weight=weight, bias=bias, eps=norm.eps)
 
-    def linear(self, *matrices: Matrix) -> Linear:
-        """Read matrices, stacked into one; either all of them have a bias or none."""
-        weights = [self._matrix(each) for each in matrices]
-        biases = [self._bias(each) for each in matrices if each.bias]
-        return Linear(
-            weight=self._note(mx.concatenate(weights)),
-            bias=self._note(mx.concatenate(biases)) if biases else None,
-        )
+    def optional_values(self, values: Values | None) -> mx.array | None:
+        """Read a tensor, if there is one."""
+        return None if values is None else self.vector(values.name)
 
     def vector(self, name: str) -> mx.array:
-        """Read a tensor of one axis, rounded but kept wide: it is small."""
-        return self._note(self._read(name).astype(mx.float32))
+        """Read a small tensor, rounded but kept wide."""
+        values = self.tensors[self.prefix + name].as_float32()
+        return self._note(self._rounded(values))
 
-    def _matrix(self, matrix: Matrix) -> mx.array:
-        weight = self._read(matrix.weight_name)
-        weight = weight.T if matrix.transposed else weight
-        return weight if matrix.keeps_order else weight[mx.array(matrix.rows)]
+    def linear(self, *matrices: Matrix) -> AnyLinear:
+        """Read matrices of one input; either all of them have a bias or none.
 
-    def _bias(self, matrix: Matrix) -> mx.array:
-        bias = self._read(matrix.bias_name).astype(mx.float32)
-        return bias if matrix.keeps_order else bias[mx.array(matrix.rows)]
+        They are stacked into one, unless they are stored in different formats.
+        """
+        found = [self._find(each) for each in matrices]
+        formats = {_format(each) for each in found}
+        if len(formats) > 1:
+            made = [self.linear(each) for each in matrices]
+            return JoinedLinear(
+                joined=tuple(
+                    each for each in made if not isinstance(each, JoinedLinear)
+                )
+            )
+        biases = self._biases(found)
+        bias = self._note(mx.concatenate(biases)) if biases else None
+        packing = formats.pop()
+        if packing is None:
+            weights = [self._weight(each) for each in found]
+            return Linear(weight=self._note(mx.concatenate(weights)), bias=bias)
+        weight, scales, offsets = self._packed([self._parts_of(each) for each in found])
+        return QuantizedLinear(
+            weight=weight, scales=scales, biases=offsets, format=packing, bias=bias
+        )
+
+    def stacked(self, matrices: Sequence[Matrix]) -> AnyStacked:
+        """Read alike matrices of many experts, each for itself in one stack."""
+        found = [self._find(each) for each in matrices]
+        biases = self._biases(found)
+        bias = self._note(mx.stack(biases)) if biases else None
+        packing = _format(found[0])
+        if packing is None:
+            weight = mx.stack([self._weight(each) for each in found])
+            return StackedLinear(weight=self._note(weight), bias=bias)
+        pieces = [self._parts_of(each) for each in found]
+        stacks = [[piece[None] for piece in each] for each in pieces]
+        weight, scales, offsets = self._packed(stacks)
+        return StackedQuantizedLinear(
+            weight=weight, scales=scales, biases=offsets, format=packing, bias=bias
+        )
+
+    def _find(self, matrix: Matrix) -> StoredMatrix:
+        return stored_matrix(self.tensors, self.prefix, matrix)
+
+    def _weight(self, stored: StoredMatrix) -> mx.array:
+        """Copy a weight to the device as it is stored, and convert it there."""
+        if isinstance(stored.weight, QuantizedTensor):  # in a format that MLX lacks
+            with device_failures():
+                wide = stored.take(np.arange(stored.place.outputs))
+                return mx.array(wide).astype(self.dtype)
+        return _narrow(stored.read(stored.weight), stored.weight.dtype, self.dtype)
+
+    def _parts_of(self, stored: StoredMatrix) -> list[mx.array]:
+        """Copy the tensors of a quantized weight; affine scales and biases as f32."""
+        arrays = []
+        for tensor in stored.weight.tensors:
+            raw, is_float = stored.read(tensor), tensor.dtype in ("F32", "F16", "BF16")
+            wide = _narrow(raw, tensor.dtype, mx.float32) if is_float else _array(raw)
+            arrays.append(wide)
+        return arrays
+
+    def _packed(
+        self, pieces: Sequence[Sequence[mx.array]]
+    ) -> tuple[mx.array, mx.array, mx.array | None]:
+        joined = [
+            self._note(mx.concatenate([*each])) for each in zip(*pieces, strict=True)
+        ]
+        return joined[0], joined[1], joined[2] if len(joined) > 2 else None
+
+    def _biases(self, found: Sequence[StoredMatrix]) -> list[mx.array]:
+        biases = [each.read_bias() for each in found]
+        return [self._rounded(each) for each in biases if each is not None]
 
     def finish(self) -> None:
         """Evaluate: else weights stay as stored, and belong to this thread's stream."""
@@ -196,15 +268,29 @@ class WeightReader:
         self.made.append(array)
         return array
 
-    def _read(self, name: str) -> mx.array:
-        """Copy a tensor to the device as it is stored, and convert it there."""
-        stored = self.tensors[self.prefix + name]
-        with device_failures():
-            array = mx.array(stored.read())
-        stored.release()
-        if stored.dtype == "BF16":
-            array = array.view(mx.bfloat16)
-        return array.astype(self.dtype)
+    def _rounded(self, values: Raw) -> mx.array:
+        return _array(values).astype(self.dtype).astype(mx.float32)
+
+
+def _format(stored: StoredMatrix) -> Format | None:
+    """Tell the format that a weight is multiplied in; None where it is a plain one."""
+    weight = stored.weight
+    if isinstance(weight, StoredTensor) or weight.format.mode == "fp8":
+        return None
+    return weight.format
+
+
+def _narrow(raw: Raw, dtype: str, width: mx.Dtype) -> mx.array:
+    """Bring stored values to the device, and to a width there."""
+    array = _array(raw)
+    if dtype == "BF16":
+        array = array.view(mx.bfloat16)
+    return array.astype(width)
+
+
+def _array(values: Raw) -> mx.array:
+    with device_failures():
+        return mx.array(values)
 
 
 @contextmanager

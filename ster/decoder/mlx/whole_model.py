@@ -10,7 +10,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ster.decoder.mlx.decoder import CACHE_BYTES, _buffer_cache
+from ster.decoder.mlx.decoder import _buffer_cache
+from ster.decoder.mlx.footprint import CACHE_BYTES
 from ster.decoder.mlx.weights import device_failures
 from ster.decoder.mlx.whole_weights import MLXWholeWeights
 from ster.decoder.whole import F32, Deltas, WholeModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,6 @@ class MLXWholeWeights(WholeWeights):
         make: Builds the module, without its weights.
         tap: Puts taps on its layers.
     """
-
-    names: Collection[str] = ()
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.architecture import spec
+from ster.architecture import parts
 from ster.decoder.numpy.parts import F32, AnyNorm, Hidden, Linear
 from ster.decoder.numpy.scratch import Scratch
 from ster.stream.attention import AttentionBatch
@@ -44,7 +44,8 @@ def attend(
     q: F32,
     k: Hidden,
     v: Hidden,
-    attention: spec.Attention,
+    attention: parts.Attention,
+    sinks: F32 | None = None,
 ) -> F32:
     """Attend within one batch.
 
@@ -54,6 +55,7 @@ def attend(
         k: Keys of the whole stream, (num_tokens, num_key_value_heads, head_dim).
         v: Values, likewise.
         attention: How scores are made, and how many tokens a query sees.
+        sinks: One score a head that takes its share and gives nothing, (num_heads,).
 
     Returns:
         (num_groups · num_queries, num_heads · head_dim), in the batch's order.
@@ -74,8 +76,10 @@ def attend(
     if attention.softcap is not None:
         cap(scores, attention.softcap)
     seen = visible(batch, attention.window)[:, None, :, None, :]
-    scores = exponentials(scores, seen)
+    scores, taken_off = exponentials(scores, seen)
     total = np.einsum("...k->...", scores)[..., None]
+    if sinks is not None:
+        total += np.exp(sinks.reshape(kv_heads, 1, shared, 1) - taken_off)
     out = scores.reshape(groups, kv_heads, -1, num_keys) @ values
     out = out.reshape(groups, kv_heads, num_queries, shared, head_dim)
     out /= total
@@ -96,13 +100,19 @@ def cap(scores: F32, softcap: float) -> None:
     scores *= softcap
 
 
-def exponentials(scores: F32, seen: NDArray[np.bool_]) -> F32:
-    """Turn each row of scores into the numerators of its softmax, where it stands."""
+def exponentials(scores: F32, seen: NDArray[np.bool_]) -> tuple[F32, F32 | float]:
+    """Turn each row of scores into the numerators of its softmax, where it stands.
+
+    Returns:
+        The numerators, and what was taken off each row's scores before.
+    """
     moderate = scores.min() > -SAFE_SCORE and scores.max() < SAFE_SCORE
     np.copyto(scores, -np.inf, where=~seen)
+    taken_off: F32 | float = 0.0
     if not moderate:
-        scores -= scores.max(axis=-1, keepdims=True)
-    return np.exp(scores, out=scores)
+        taken_off = scores.max(axis=-1, keepdims=True)
+        scores -= taken_off
+    return np.exp(scores, out=scores), taken_off
 
 
 def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_]:
@@ -116,11 +126,12 @@ def visible(batch: AttentionBatch[Ints], window: int | None) -> NDArray[np.bool_
 class SelfAttention:
     """Grouped-query attention; q, k and v come from one product."""
 
-    spec: spec.Attention
+    spec: parts.Attention
     qkv_proj: Linear
     o_proj: Linear
     q_norm: AnyNorm | None
     k_norm: AnyNorm | None
+    sinks: F32 | None
 
     def project(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""

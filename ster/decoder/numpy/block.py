@@ -21,6 +21,7 @@ import numpy as np
 from ster.architecture import spec
 from ster.decoder.contract import Cache, LayerInputs
 from ster.decoder.numpy.attention import Angles, SelfAttention, attend
+from ster.decoder.numpy.experts import Experts
 from ster.decoder.numpy.parts import F32, MLP, AnyNorm, Hidden, slice_rows
 from ster.decoder.numpy.scratch import Scratch
 from ster.decoder.numpy.threads import Threads, quiet
@@ -38,7 +39,7 @@ class NumpyBlock:
     self_attn: SelfAttention
     attention_out_norm: AnyNorm | None
     feed_forward_norm: AnyNorm | None
-    mlp: MLP
+    mlp: MLP | Experts
     feed_forward_out_norm: AnyNorm | None
     threads: Threads
     scratch: Scratch
@@ -92,7 +93,7 @@ class NumpyBlock:
         def one(batch: AttentionBatch[Ints]) -> None:
             # No other batch reads these queries. Padding repeats one, so its result is
             # written twice, and equal.
-            made = attend(batch, q, k, v, attn.spec)
+            made = attend(batch, q, k, v, attn.spec, attn.sinks)
             context[batch.queries.ravel()] = made
 
         self.threads.map(one, attention.batches)
@@ -100,30 +101,58 @@ class NumpyBlock:
 
     def _finish(self, hidden: Hidden, context: F32) -> Hidden:
         """Add attention and feed-forward part, rounding each sum to the stream."""
-        scratch = self.scratch
+        if isinstance(self.mlp, Experts):
+            return self._finish_experts(hidden, context, self.mlp)
+        scratch, mlp = self.scratch, self.mlp
 
         def finish(part: slice) -> None:
-            resid, shape = hidden[part], hidden[part].shape
-            sums = self.self_attn.o_proj(context[part], scratch.columns("sums", *shape))
-            self._weigh(sums, self.attention_out_norm)
-            if not self.spec.parallel:
-                sums += resid
-                if hidden.dtype != np.float32:
-                    sums[:] = sums.astype(hidden.dtype)
-                resid = sums
-            x, norm = scratch.columns("x", *shape), self.feed_forward_norm
-            if norm is None:
-                x[:] = resid
-            else:
-                norm(resid.astype(np.float32, copy=False), x)
-            added = self.mlp(x, scratch)
+            x = scratch.columns("x", *hidden[part].shape)
+            sums = self._add_attention(hidden[part], context[part], x)
+            added = mlp(x, scratch)
             self._weigh(added, self.feed_forward_out_norm)
-            if self.spec.parallel:
-                sums += resid
             np.add(sums, added, out=hidden[part])
 
         self.threads.map(finish, self._slices(len(hidden)))
         return hidden
+
+    def _finish_experts(self, hidden: Hidden, context: F32, experts: Experts) -> Hidden:
+        """Do the same where rows have to meet: an expert serves those of all slices."""
+        x = np.empty(hidden.shape, np.float32)
+        parts = self._slices(len(hidden))
+
+        def begin(part: slice) -> None:
+            hidden[part] = self._add_attention(hidden[part], context[part], x[part])
+
+        def finish(part: slice) -> None:
+            self._weigh(added[part], self.feed_forward_out_norm)
+            hidden[part] += added[part]
+
+        self.threads.map(begin, parts)
+        added = experts(x, self.threads, self.scratch)
+        self.threads.map(finish, parts)
+        return hidden
+
+    def _add_attention(self, resid: Hidden, context: F32, x: F32) -> F32:
+        """Add attention's part to rows; ``x`` becomes what the feed-forward part reads.
+
+        Returns:
+            The sums, which the feed-forward part joins.
+        """
+        sums = self.scratch.columns("sums", *resid.shape)
+        self.self_attn.o_proj(context, sums)
+        self._weigh(sums, self.attention_out_norm)
+        if not self.spec.parallel:
+            sums += resid
+            if resid.dtype != np.float32:
+                sums[:] = sums.astype(resid.dtype)
+        read = resid if self.spec.parallel else sums
+        if self.feed_forward_norm is None:
+            x[:] = read
+        else:
+            self.feed_forward_norm(read.astype(np.float32, copy=False), x)
+        if self.spec.parallel:
+            sums += resid
+        return sums
 
     def _weigh(self, added: F32, norm: AnyNorm | None) -> None:
         """Normalise and scale, where they stand, rows that are to join the stream."""

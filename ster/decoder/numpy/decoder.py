@@ -21,6 +21,7 @@ from ster.decoder.numpy.weights import (
     Room,
     block_bytes,
     head_bytes,
+    open_bytes,
     rounded,
 )
 from ster.stream.attention import MIN_QUERIES, Attention
@@ -60,8 +61,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
     lists = KEY_BYTES * MAX_SCORES // heads // (2 * MIN_QUERIES**2)
     return Footprint(
         blocks=blocks,
-        # The file's own pages may be mapped beside it.
-        open_bytes=2 * max(blocks, default=0),
+        open_bytes=max(map(open_bytes, model.layers), default=0),
         head_bytes=head_bytes(model),
         token_bytes=2 * width * model.hidden_size + token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
@@ -133,8 +133,6 @@ class NumpyDecoder:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
         rows = rounded(embedding.take(token_ids), dtype)
-        if not self._keep:
-            embedding.release()
         if self.spec.embedding_scale != 1:
             rows *= self.spec.embedding_scale
         positions = self._weights.positions()
@@ -150,7 +148,6 @@ class NumpyDecoder:
         """Apply final norm and head; see ``contract.Decoder``."""
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
-        self._weights.check_head()
         norm, head = self._head
         with quiet():
             logits = head(norm(hidden.astype(np.float32, copy=False)))
@@ -158,7 +155,6 @@ class NumpyDecoder:
                 logits *= self.spec.logit_scale
             if self.spec.logit_softcap is not None:
                 cap(logits, self.spec.logit_softcap)
-        self._weights.check_head()
         return logits
 
     def make_caches(self, max_tokens: int) -> list[Cache[Any]]:
@@ -183,7 +179,6 @@ class NumpyDecoder:
     def block(self, layer: int) -> Iterator[NumpyBlock]:
         """Open a block; see ``contract.Decoder``."""
         yield self._weights.block(layer, keep=self._keep, room=self._room)
-        self._weights.close_block(layer)
 
     def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[Any]:
         """Lay the tables out as the stream lies."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.architecture.parts import ClampedSwiglu
 from ster.decoder.numpy.scratch import Scratch
 
 F32 = NDArray[np.float32]
@@ -131,6 +132,19 @@ ACTIVATIONS: dict[str, Callable[[F32], F32]] = {
 }
 
 
+def clamped_swiglu(gate: F32, up: F32, clamped: ClampedSwiglu) -> F32:
+    """Let gate and up meet in ``ClampedSwiglu``'s way, where the gate stands."""
+    np.minimum(gate, clamped.limit, out=gate)
+    np.clip(up, -clamped.limit, clamped.limit, out=up)
+    divisor = gate * -clamped.alpha
+    np.exp(divisor, out=divisor)
+    divisor += 1
+    gate /= divisor
+    up += 1
+    gate *= up
+    return gate
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLP:
     """down(act(gate(x)) · up(x)), or down(act(up(x))) where nothing is gated.
@@ -138,7 +152,7 @@ class MLP:
     Gate and up come from one product.
     """
 
-    activation: str
+    activation: str | ClampedSwiglu
     gated: bool
     up_proj: Linear
     down_proj: Linear
@@ -146,12 +160,17 @@ class MLP:
     def __call__(self, x: F32, scratch: Scratch) -> F32:
         """Apply to rows, (num_rows, hidden_size), where they stand."""
         out = scratch.columns("projected", len(x), len(self.up_proj.weight))
-        projected, activate = self.up_proj(x, out), ACTIVATIONS[self.activation]
+        projected = self.up_proj(x, out)
         inner = self.down_proj.weight.shape[1]
         step = max(1, ACTIVATED_VALUES // len(x))
         for at in range(0, inner, step):
             stop = min(at + step, inner)
-            activated = activate(projected[:, at:stop])
+            first = projected[:, at:stop]
+            second = projected[:, inner + at : inner + stop]
+            if isinstance(self.activation, ClampedSwiglu):
+                clamped_swiglu(first, second, self.activation)
+                continue
+            ACTIVATIONS[self.activation](first)
             if self.gated:
-                activated *= projected[:, inner + at : inner + stop]
+                first *= second
         return self.down_proj(projected[:, :inner], x)

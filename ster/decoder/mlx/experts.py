@@ -1,0 +1,136 @@
+"""Experts in MLX: gathered products, in which a row meets its chosen experts only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from ster.architecture import parts
+from ster.architecture.parts import ClampedSwiglu
+from ster.architecture.quantization import Format
+from ster.decoder.mlx.parts import MLP, AnyLinear, meet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackedLinear:
+    """y = x Wᵀ + b with a W for every expert, (num_experts, outputs, inputs).
+
+    The weights are kept at the run's precision and widened where they are used.
+    """
+
+    weight: mx.array
+    bias: mx.array | None
+
+    def __call__(self, x: mx.array, experts: mx.array) -> mx.array:
+        """Apply each row's own expert.
+
+        Args:
+            x: (num_rows, inputs) f32.
+            experts: Of each row, in ascending order.
+
+        Returns:
+            (num_rows, outputs) f32.
+        """
+        if self.weight.dtype == mx.float32:
+            y = _gather_product(x, self.weight, experts)
+        elif len(experts) <= len(self.weight):  # no more than these are widened
+            chosen = self.weight[experts].astype(mx.float32)
+            y = x[:, None] @ chosen.swapaxes(-1, -2)
+        else:
+            y = _gather_product(x, self.weight.astype(mx.float32), experts)
+        return _biased(y[:, 0], self.bias, experts)
+
+
+def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.array:
+    return mx.gather_mm(
+        x[:, None], weight.swapaxes(-1, -2), rhs_indices=experts, sorted_indices=True
+    )
+
+
+def _biased(y: mx.array, bias: mx.array | None, experts: mx.array) -> mx.array:
+    return y if bias is None else y + bias[experts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackedQuantizedLinear:
+    """The same with quantized weights; see ``parts.QuantizedLinear``."""
+
+    weight: mx.array
+    scales: mx.array
+    biases: mx.array | None
+    format: Format
+    bias: mx.array | None
+
+    def __call__(self, x: mx.array, experts: mx.array) -> mx.array:
+        """Apply each row's own expert; see ``StackedLinear``."""
+        y = mx.gather_qmm(
+            x[:, None],
+            self.weight,
+            self.scales,
+            self.biases,
+            rhs_indices=experts,
+            transpose=True,
+            group_size=self.format.group_size,
+            bits=self.format.bits,
+            mode=self.format.mode,
+            sorted_indices=True,
+        )
+        return _biased(y[:, 0], self.bias, experts)
+
+
+AnyStacked = StackedLinear | StackedQuantizedLinear
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The sum over a row's chosen experts of weight · expert(x), and a shared one's.
+
+    Args:
+        spec: What the experts are.
+        router: Makes a score for each expert.
+        activation: As for ``architecture.parts.FeedForward``.
+        gate_proj: Of all experts.
+        up_proj: Of all experts.
+        down_proj: Of all experts.
+        shared: Serves every row.
+        shared_gate: Makes the score whose sigmoid multiplies what the shared one gives.
+    """
+
+    spec: parts.Experts
+    router: AnyLinear
+    activation: str | ClampedSwiglu
+    gate_proj: AnyStacked
+    up_proj: AnyStacked
+    down_proj: AnyStacked
+    shared: MLP | None
+    shared_gate: AnyLinear | None
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Apply to rows, (num_rows, hidden_size) f32."""
+        chosen, weights = self.route(x)
+        # Rows of one expert together, as the gathered products are fastest.
+        flat = chosen.flatten()
+        order = mx.argsort(flat)
+        experts, taken = flat[order], x[order // chosen.shape[-1]]
+        gate, up = self.gate_proj(taken, experts), self.up_proj(taken, experts)
+        made = self.down_proj(meet(self.activation, gate, up), experts)
+        made = made[mx.argsort(order)].reshape(*chosen.shape, -1)
+        summed = (made * weights[..., None]).sum(axis=1)
+        return summed if self.shared is None else summed + self._shared(x, self.shared)
+
+    def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
+        """Choose experts, (num_rows, num_chosen), and weigh them, likewise."""
+        shares = mx.softmax(self.router(x), axis=-1, precise=True)
+        last = shares.shape[-1] - self.spec.num_chosen
+        chosen = mx.argpartition(shares, last, axis=-1)[:, last:]
+        weights = mx.take_along_axis(shares, chosen, axis=-1)
+        if self.spec.normalized:
+            weights = weights / weights.sum(axis=-1, keepdims=True)
+        return chosen, weights
+
+    def _shared(self, x: mx.array, shared: MLP) -> mx.array:
+        made = shared(x)
+        return (
+            made if self.shared_gate is None else made * mx.sigmoid(self.shared_gate(x))
+        )

@@ -1,0 +1,134 @@
+"""What the MLX decoder takes of a GPU's memory, counted for the plan."""
+
+from __future__ import annotations
+
+from ster.architecture.modules import Matrix, Module, count_values
+from ster.architecture.parts import Experts
+from ster.architecture.quantization import Format
+from ster.architecture.spec import LayerSpec, ModelSpec
+from ster.decoder.contract import Footprint
+from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
+from ster.decoder.mlx.block import multiplied_outputs, rows_at_once
+from ster.stream.attention import MIN_QUERIES
+
+# Bytes of a value, by precision.
+WIDTHS = {"f32": 4, "f16": 2, "bf16": 2}
+# Packing and positions, for a token.
+INDEX_BYTES = 128
+# A key and its position in attention's lists, and while they are made.
+KEY_BYTES = 24
+# Freed buffers that MLX keeps for reuse, at least; prompts of many lengths would pile
+# them up without a limit.
+CACHE_BYTES = 1 << 28
+
+
+def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footprint:
+    """Count what a decoder takes; see ``contract.Footprint``."""
+    width = WIDTHS[precision]
+    heads, keys = model.max_heads, model.max_key_value_size
+    scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * heads)
+    gathered = max(MAX_GATHERED, longest_prompt * keys)
+    token = max((_token_values(model, each) for each in model.layers), default=0)
+    # Lists of long prompts are on the device once for each group of their queries.
+    lists = 8 * longest_prompt // MIN_QUERIES
+    return Footprint(
+        blocks=tuple(block_bytes(model, each, width) for each in model.layers),
+        open_bytes=max((_open_bytes(model, x, width) for x in model.layers), default=0),
+        head_bytes=head_bytes(model, width) + _widened_head(model, width),
+        token_bytes=4 * token + INDEX_BYTES + lists,
+        key_bytes=KEY_BYTES,
+        row_bytes=4 * model.hidden_size,
+        # On the device, on the host, then f64 with its exponentials.
+        logit_bytes=28 * model.vocab_size,
+        cache_bytes=sum(
+            2 * width * each.attention.key_value_size for each in model.layers
+        ),
+        # Keys and values of a batch, gathered, widened and laid out for the kernel, and
+        # those of the batch before: seven times, as measured.
+        fixed_bytes=4 * (2 * scores + 7 * 2 * gathered)
+        + max(map(_expert_rows, model.layers), default=0)
+        + cache_limit(model),
+    )
+
+
+def block_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
+    """Count a block that stays, its weights in their formats or at a width."""
+    return sum(
+        _module_bytes(model, block.prefix, each, width) for each in block.modules
+    )
+
+
+def head_bytes(model: ModelSpec, width: int) -> int:
+    """Count final norm and head as they are held."""
+    return _module_bytes(model, "", model.output, width) + 4 * model.hidden_size
+
+
+def _widened_head(model: ModelSpec, width: int) -> int:
+    """Count what a narrow head takes in each product: it is widened there."""
+    if width == 4 or _multiplied_format(model, "", model.output) is not None:
+        return 0
+    return 4 * model.output.num_values
+
+
+def _module_bytes(model: ModelSpec, prefix: str, module: Module, width: int) -> int:
+    packing = _multiplied_format(model, prefix, module)
+    if packing is None or not isinstance(module, Matrix):
+        return width * count_values([module])
+    # Affine scales and biases are f32; those of other formats are bytes.
+    for_group = 8 if packing.mode == "affine" else 1
+    groups = module.num_values // packing.group_size
+    bias = 4 * module.outputs if module.bias else 0
+    return module.num_values * packing.bits // 8 + groups * for_group + bias
+
+
+def _multiplied_format(model: ModelSpec, prefix: str, module: Module) -> Format | None:
+    """Tell the format that a weight is multiplied in; None where it is a plain one."""
+    packing = model.format_of(prefix, module) if isinstance(module, Matrix) else None
+    return None if packing is not None and packing.mode == "fp8" else packing
+
+
+def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
+    """Count a block that is opened and closed.
+
+    A plain weight is there as stored, at the run's width, stacked, and widened for the
+    products, and the next block's as stored; a quantized one as it is, on the host, on
+    the device, and stacked, and so the next block's.
+    """
+    opened = 0
+    for module in block.modules:
+        held = _module_bytes(model, block.prefix, module, width)
+        plain = _multiplied_format(model, block.prefix, module) is None
+        opened += (2 * width + 12) * count_values([module]) if plain else 5 * held
+    return opened
+
+
+def _expert_rows(block: LayerSpec) -> int:
+    """Count what the experts' products of some rows take, and those before them."""
+    made = block.feed_forward
+    if not isinstance(made, Experts):
+        return 0
+    hidden = made.router.inputs
+    rows = rows_at_once(hidden, multiplied_outputs(block))
+    return 4 * 2 * rows * made.num_chosen * (3 * hidden + 2 * made.widest)
+
+
+def _token_values(model: ModelSpec, block: LayerSpec) -> int:
+    """Count the f32 values that a token has while a block is evaluated."""
+    attention = block.attention
+    projected = attention.query_size + 2 * attention.key_value_size
+    stream = 3 * model.hidden_size + 3 * projected + 3 * attention.query_size
+    return stream + 2 * block.feed_forward.widest
+
+
+def cache_limit(model: ModelSpec) -> int:
+    """Bound what MLX keeps of freed buffers: never less than a widened weight."""
+    return max([CACHE_BYTES, *(4 * _widened(model, each) for each in model.layers)])
+
+
+def _widened(model: ModelSpec, block: LayerSpec) -> int:
+    """Count the values of the widest weight that a product of a block widens."""
+    made = block.feed_forward
+    if _multiplied_format(model, block.prefix, made.inner[-1]) is not None:
+        return 0
+    values = sum(each.num_values for each in made.inner)
+    return max(values, block.num_experts * block.num_expert_values // 3)
