@@ -20,14 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from tests.expert_families import EXPERT_DIFFERENCES, byte_range, loudness
 from tests.families import DIFFERENCES, GEMMAS, family_shapes
 
 F32 = NDArray[np.float32]
 Config = dict[str, Any]
-Tensors = dict[str, F32]
+# Numbers as f32, and packed bits as unsigned integers, which are stored as they are.
+Tensors = dict[str, NDArray[Any]]
 
-# Those that the oracle knows, and all.
+# Those like a Llama, those that the oracle knows, and all.
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "olmo2")
+ORACLE_FAMILIES = (*FAMILIES, *EXPERT_DIFFERENCES)
 ALL_FAMILIES = (*FAMILIES, *DIFFERENCES)
 STORED = ("f32", "f16", "bf16")
 SPECIAL_TOKENS = ("[UNK]", "<s>", "</s>")
@@ -149,18 +152,31 @@ def _is_norm(name: str) -> bool:
     return name.endswith("norm.weight") or ".ln_" in name
 
 
-def _draw(name: str, shape: tuple[int, ...], seed: int) -> F32:
+# Of files that store a matrix as (inputs, outputs).
+_TRANSPOSED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+_TRANSPOSED_EXPERTS = (".experts.gate_up_proj", ".experts.down_proj")
+
+
+def _draw(name: str, shape: tuple[int, ...], seed: int) -> NDArray[Any]:
     # random() is the part of Python's generator that is promised never to change.
     draw = random.Random(f"{seed} {name}").random
+    drawn = byte_range(name)
+    if drawn is not None:
+        low, count = drawn[0], drawn[1] - drawn[0] + 1
+        made = [low + int(draw() * count) for _ in range(int(np.prod(shape)))]
+        return np.array(made, np.uint8).reshape(shape)
     values = np.array([2 * draw() - 1 for _ in range(int(np.prod(shape)))])
-    if name.endswith(".bias"):
+    if name.endswith((".bias", "_bias")):
         values = 0.5 * values
+    elif name.endswith(".sinks"):
+        values = 2 * values
     elif _is_norm(name):
         values = 1 + 0.4 * values
     elif not any(each in name for each in _EMBEDDINGS):
-        # Keeps a row's size, and some more. GPT-2's inputs come first.
-        inputs = shape[0] if ".c_" in name else shape[-1]
-        values = 2.2 * values / np.sqrt(inputs)
+        # Keeps a row's size, and some more.
+        transposed = name.endswith((*_TRANSPOSED, *_TRANSPOSED_EXPERTS))
+        inputs = shape[-2] if transposed else shape[-1]
+        values = 2.2 * values / np.sqrt(inputs) * loudness(name)
     return values.reshape(shape).astype(np.float32)
 
 
@@ -215,7 +231,11 @@ def _named(name: str, prefix: str) -> str:
 
 
 def write_weights(
-    directory: Path, tensors: Mapping[str, F32], *, dtype: str = "f32", shards: int = 1
+    directory: Path,
+    tensors: Mapping[str, NDArray[Any]],
+    *,
+    dtype: str = "f32",
+    shards: int = 1,
 ) -> None:
     """Write tensors as safetensors; several shards get an index."""
     names = list(tensors)
@@ -232,14 +252,22 @@ def write_weights(
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def write_safetensors(path: Path, tensors: Mapping[str, F32], dtype: str) -> None:
+# Bits that are stored as they are. numpy has no float8: int8 holds its bits.
+PACKED = {"uint32": "U32", "uint8": "U8", "int8": "F8_E4M3"}
+
+
+def write_safetensors(
+    path: Path, tensors: Mapping[str, NDArray[Any]], dtype: str
+) -> None:
     """Write one file: a header's length, the header, the bytes."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    width, end = 4 if dtype == "f32" else 2, 0
+    end = 0
     for name, values in tensors.items():
+        packed = PACKED.get(str(values.dtype))
+        width = values.itemsize if packed else {"f32": 4}.get(dtype, 2)
         begin, end = end, end + width * values.size
         header[name] = {
-            "dtype": dtype.upper(),
+            "dtype": packed or dtype.upper(),
             "shape": list(values.shape),
             "data_offsets": [begin, end],
         }
@@ -251,14 +279,18 @@ def write_safetensors(path: Path, tensors: Mapping[str, F32], dtype: str) -> Non
             file.write(_bits(values, dtype).tobytes())
 
 
-def as_stored(values: F32, dtype: str) -> F32:
+def as_stored(values: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Round to a stored width and back."""
+    if str(values.dtype) in PACKED:
+        return values
     if dtype == "bf16":
         return (_bits(values, dtype).astype(np.uint32) << 16).view(np.float32)
     return _bits(values, dtype).astype(np.float32)
 
 
-def _bits(values: F32, dtype: str) -> NDArray[Any]:
+def _bits(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    if str(values.dtype) in PACKED:
+        return values
     if dtype == "bf16":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

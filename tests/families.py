@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.expert_families import EXPERT_DIFFERENCES, attention_extras, expert_shapes
+
 Config = Mapping[str, Any]
 Shapes = dict[str, tuple[int, ...]]
 
@@ -77,6 +79,7 @@ DIFFERENCES: Mapping[str, dict[str, Any]] = {
         "layer_norm_eps": 1e-5,
         "hidden_act": "gelu",
     },
+    **EXPERT_DIFFERENCES,
 }
 
 
@@ -101,7 +104,9 @@ def _llama_like(config: Config) -> Shapes:
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (config["vocab_size"], hidden)
     for layer in range(config["num_hidden_layers"]):
-        parts = _norms(config) | _attention(config) | _gated(config)
+        experts = expert_shapes(config, layer)
+        parts = _norms(config) | _attention(config)
+        parts |= _gated(config) if experts is None else experts
         shapes |= {f"model.layers.{layer}.{name}": each for name, each in parts.items()}
     return shapes
 
@@ -136,17 +141,20 @@ def _attention(config: Config) -> Shapes:
     # These two have biases unless the file says otherwise, and o_proj has its own flag.
     own = family in ("glm4", "seed_oss")
     bias = config.get("attention_bias", own)
+    if family == "qwen2_moe":
+        bias = config.get("qkv_bias", True)
     for name, outputs in widths.items():
         shapes[f"self_attn.{name}.weight"] = (outputs, hidden)
         if bias:
             shapes[f"self_attn.{name}.bias"] = (outputs,)
-    if config.get("attention_out_bias", False) if own else bias:
+    out_bias = bias and family != "qwen2_moe"
+    if config.get("attention_out_bias", False) if own else out_bias:
         shapes["self_attn.o_proj.bias"] = (hidden,)
     if family in ("gemma3_text", "exaone4", "olmo3"):
         whole = family == "olmo3"
         shapes["self_attn.q_norm.weight"] = (queries if whole else head_dim,)
         shapes["self_attn.k_norm.weight"] = (keys if whole else head_dim,)
-    return shapes
+    return shapes | attention_extras(config)
 
 
 def _gated(config: Config) -> Shapes:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.reference_experts import Watch, has_experts, run_experts, watch_nothing
+
 F64 = NDArray[np.float64]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
@@ -55,6 +57,7 @@ def run_blocks(
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64],
     steering: Steering,
+    watch: Watch = watch_nothing,
 ) -> tuple[F64, F64]:
     """Return the stream after every block, and what the last one hands on."""
     wide = {name: narrow(np.asarray(t, np.float64)) for name, t in tensors.items()}
@@ -72,9 +75,11 @@ def run_blocks(
         }
         before = norms_of(config, block)
         q, k, v = projections(config, block, before[0](h), layer, turns)
-        context = attention(q, narrow(k), narrow(v), window(config, layer), config)
+        width, sinks = window(config, layer), block.get("self_attn.sinks")
+        context = attention(q, narrow(k), narrow(v), width, config, sinks)
         h = narrow(h + share * before[1](linear(block, "self_attn.o_proj", context)))
-        h = narrow(h + share * before[3](feed_forward(block, before[2](h))))
+        made = feed_forward(config, block, before[2](h), watch)
+        h = narrow(h + share * before[3](made))
         after.append(h)
         if layer in steering:
             h = narrow(h + steering[layer])
@@ -149,7 +154,9 @@ def linear(block: Mapping[str, F64], name: str, x: F64) -> F64:
     return y + block[f"{name}.bias"] if f"{name}.bias" in block else y
 
 
-def feed_forward(block: Mapping[str, F64], x: F64) -> F64:
+def feed_forward(config: Config, block: Mapping[str, F64], x: F64, watch: Watch) -> F64:
+    if has_experts(block):
+        return run_experts(config, block, x, watch)
     gate, up = linear(block, "mlp.gate_proj", x), linear(block, "mlp.up_proj", x)
     return linear(block, "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
 
@@ -189,8 +196,14 @@ def has_rotation(config: Config, layer: int) -> bool:
     return (layer + 1) % int(config.get("no_rope_layer_interval", 4)) != 0
 
 
-def attention(q: F64, k: F64, v: F64, width: int | None, config: Config) -> F64:
-    """Return the context of every token, (num_tokens, num_heads * head_dim)."""
+def attention(
+    q: F64, k: F64, v: F64, width: int | None, config: Config, sinks: F64 | None
+) -> F64:
+    """Return the context of every token, (num_tokens, num_heads * head_dim).
+
+    A sink is a score that every query of a head has beside those of the tokens, and
+    nothing comes of what falls to it.
+    """
     num_heads, num_tokens, head_dim = q.shape
     scale = 1 / math.sqrt(head_dim)
     if config["model_type"] == "granite":
@@ -204,8 +217,12 @@ def attention(q: F64, k: F64, v: F64, width: int | None, config: Config) -> F64:
         shared = head * len(k) // num_heads
         scores = q[head] @ k[shared].T * scale
         scores[hidden] = -np.inf
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
+        largest = scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores - largest)
+        total = weights.sum(axis=-1, keepdims=True)
+        if sinks is not None:
+            total += np.exp(sinks[head] - largest)
+        weights /= total
         context[:, head] = weights @ v[shared]
     return context.reshape(num_tokens, -1)
 
@@ -221,16 +238,27 @@ def head_size(config: Config) -> int:
     return explicit or config["hidden_size"] // config["num_attention_heads"]
 
 
+WITH_WINDOWS = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gpt_oss")
+
+
 def window(config: Config, layer: int) -> int | None:
     """Return how many tokens a query of a layer sees."""
     family = config["model_type"]
     width: int | None = config.get("sliding_window", 4096)
-    if family == "mistral":
+    if family in ("mistral", "mixtral"):
         return width
-    if family not in ("qwen2", "qwen3") or not config.get("use_sliding_window", False):
+    slides = family == "gpt_oss" or config.get("use_sliding_window", False)
+    if family not in WITH_WINDOWS or not slides:
         return None
     if config.get("layer_types"):
         return width if config["layer_types"][layer] == "sliding_attention" else None
+    if family == "gpt_oss":
+        return None if layer % 2 else width
+    if family == "qwen2_moe":
+        below = layer < config.get("max_window_layers", 28)
+        return width if below and not layer % 2 else None
+    if family == "qwen3_moe":
+        return width
     return width if layer >= config.get("max_window_layers", 28) else None
 
 
@@ -250,7 +278,9 @@ def rotary(config: Config, num_tokens: int) -> tuple[F64, F64]:
 
 def plain_theta(config: Config) -> float:
     """Return the family's own theta, where the file names none."""
-    return 2_000_000.0 if config["model_type"] == "smollm3" else 10_000.0
+    return {"smollm3": 2e6, "mixtral": 1e6, "gpt_oss": 150000.0}.get(
+        config["model_type"], 10_000.0
+    )
 
 
 def kind(scaling: Config) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.checkpoints import Config, make_config
+from tests.golden.expert_cases import EXPERT_CASES
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 40)
 LONGROPE = {
@@ -183,4 +184,5 @@ FAMILY_CASES: Mapping[str, tuple[Config, Sequence[int]]] = {
         ),
         LENGTHS,
     ),
+    **EXPERT_CASES,
 }

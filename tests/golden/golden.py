@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.checkpoints import FAMILIES
+from tests.checkpoints import ORACLE_FAMILIES
 
 FOLDER = Path(__file__).parent
 TEXTS = FOLDER / "texts"
@@ -26,7 +26,7 @@ def _family(name: str) -> str:
 TOY = "toy"
 SEED = 20
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != TOY)
-ORACLE_NAMES = [name for name in NAMES if _family(name) in FAMILIES]
+ORACLE_NAMES = [name for name in NAMES if _family(name) in ORACLE_FAMILIES]
 
 F64 = NDArray[np.float64]
 

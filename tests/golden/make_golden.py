@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.checkpoints import Config, random_ids, write_checkpoint
+from tests.checkpoints import Config, make_tensors, random_ids, write_checkpoint
 from tests.families import field_of
-from tests.golden import peer
+from tests.golden import peer, routing
 from tests.golden.cases import CASES, prompts_of, steering_of
 from tests.golden.golden import FOLDER, SEED, TEXTS, fingerprint
 from tests.golden.text_cases import PROMPTS, TEXT_CASES, TextCase, write_text_case
+from tests.quantized import plain_twin
 
 
 def main() -> None:
@@ -54,18 +55,29 @@ def ids_document(config: Config, lengths: Sequence[int]) -> dict[str, Any]:
     """Run prompts of token ids, plain and steered, and score a response."""
     prompts, steering = prompts_of(lengths), steering_of(config)
     response = random_ids(12, seed=12)
+    # One that a next token may follow.
+    limit = field_of(config, "max_position_embeddings")
+    short = [p for p in prompts if len(p) < limit]
+    middle = short[len(short) // 2]
+    seed = SEED
+    if routing.has_routers(config):
+        seed = routing.find_seed(config, prompts, middle, steering)
+    tensors = make_tensors(config, seed)
     with tempfile.TemporaryDirectory() as folder:
-        made = write_checkpoint(Path(folder), config, seed=SEED)
+        twin, plain = plain_twin(config, tensors)
+        write_checkpoint(Path(folder), twin, tensors=plain)
 
-        def run(token_ids: Sequence[int], **how: Any) -> peer.Run:
+        def run(
+            token_ids: Sequence[int], apart: float = routing.APART, **how: Any
+        ) -> peer.Run:
             # A new model each time: dynamic scaling remembers the longest prompt.
-            return peer.run(peer.open_model(made.directory), token_ids, **how)
+            model = peer.open_model(Path(folder))
+            with routing.watched(model) as gaps:
+                made = peer.run(model, token_ids, **how)
+            assert gaps.smallest > apart, "a router is not clear about a token"
+            return made
 
-        records = [record(prompt, run(prompt)) for prompt in prompts]
-        # One that a next token may follow.
-        limit = field_of(config, "max_position_embeddings")
-        short = [p for p in prompts if len(p) < limit]
-        middle = short[len(short) // 2]
+        records = [record(prompt, run(prompt, routing.CLEAR)) for prompt in prompts]
         steered = record(middle, run(middle, steering=steering))
         scores = [
             peer.log_probability(run(response, steering=how).logits, response)
@@ -73,8 +85,8 @@ def ids_document(config: Config, lengths: Sequence[int]) -> dict[str, Any]:
         ]
     return {
         "config": config,
-        "seed": SEED,
-        "fingerprint": fingerprint(made.tensors),
+        "seed": seed,
+        "fingerprint": fingerprint(tensors),
         "steering": {str(layer): vector for layer, vector in steering.items()},
         "steered": steered,
         "scored": {

@@ -43,9 +43,12 @@ def open_model(directory: Path) -> Any:
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        directory, dtype=torch.float64, attn_implementation="eager"
+        directory,
+        dtype=torch.float64,
+        attn_implementation="eager",
+        experts_implementation="eager",
     )
-    return model.eval()
+    return model.double().eval()  # some parts may stay f32 otherwise
 
 
 def run(model: Any, token_ids: Sequence[int], steering: Steering = NO_STEERING) -> Run:

@@ -43,6 +43,21 @@ HANDED_OVER = (
     "families/olmo3",
     "families/phi3",
     "families/smollm3",
+    "families/gpt-oss",
+    "families/mixtral",
+    "families/qwen3-moe",
+    "wide/qwen2_moe",
+    "quantized/mixed36-llama-tied",
+    "quantized/mxfp4-llama",
+    "quantized/q4-g32-qwen3-moe",
+    "quantized/q4-g64-llama",
+    "quantized/q8-g32-qwen3",
+)
+# Nobody saw to it that no token is near a tie of two experts.
+NEAR_TIES = tuple(
+    f"beside/{name}"
+    for name in HANDED_OVER
+    if name.endswith(("moe", "mixtral", "gpt-oss"))
 )
 TEXT_NAMES = (
     *TEXT_CASES,
