@@ -205,9 +205,17 @@ class TestRefusals:
     )
     def test_a_tensor_of_another_width_is_named_with_it(self, tmp_path, dtype, size):
         path = write(tmp_path / "m", {"a": (dtype, (4, 3), bytes(12 * size))})
-        assert causes([path], shapes("a")) == (
-            f"the tensor a is stored as {dtype}; Ster reads F32, F16, BF16",
+        sentence, *why = causes([path], shapes("a"))
+        assert sentence == (
+            f"the tensor a is stored as {dtype}; Ster reads F32, F16, BF16"
         )
+        assert bool(why) == (dtype == "U32")
+
+    def test_packed_integers_that_the_config_does_not_declare_are_named(self, tmp_path):
+        path = write(tmp_path / "m", {"a": ("U32", (4, 1), bytes(16))})
+        sentence, cause = causes([path], shapes("a"))
+        assert sentence.startswith("the tensor a is stored as U32")
+        assert "does not say how it is quantized" in cause
 
     def test_a_tensor_in_two_shards_is_named_with_the_second(self, tmp_path):
         first = write(tmp_path / "m1", names("a", "b"))

@@ -26,8 +26,12 @@ from ster.errors import WeightsError
 
 # Heads stand beside the model and not in it, so they lack its prefix.
 BESIDE = ("lm_head.", "embed_out.")
-# What the words of a quantized matrix, its scales and its biases are stored as.
+# What follows the weight's name in that of its scales, in fp8.
 FP8_SCALES = "_scale_inv"
+UNDECLARED = (
+    "these are the packed integers of a quantized matrix, and config.json does not say "
+    "how it is quantized"
+)
 
 Shape = tuple[int, ...]
 
@@ -256,6 +260,8 @@ class _Finder:
 
 
 def _check_entry(name: str, entry: _Entry, shape: Shape, types: Sequence[str]) -> None:
+    if entry.dtype == "U32" and "U32" not in types:
+        raise _wrong_type(name, entry, types, UNDECLARED)
     if entry.shape != shape:
         raise WeightsError(
             f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}",
@@ -265,14 +271,20 @@ def _check_entry(name: str, entry: _Entry, shape: Shape, types: Sequence[str]) -
             expected=shape,
         )
     if entry.dtype not in types:
-        known = ", ".join(types)
-        raise WeightsError(
-            f"the tensor {name} is stored as {entry.dtype}; Ster reads {known}",
-            path=entry.file.path,
-            field=name,
-            found=entry.dtype,
-            expected=tuple(types),
-        )
+        raise _wrong_type(name, entry, types)
+
+
+def _wrong_type(
+    name: str, entry: _Entry, types: Sequence[str], *causes: str
+) -> WeightsError:
+    return WeightsError(
+        f"the tensor {name} is stored as {entry.dtype}; Ster reads {', '.join(types)}",
+        *causes,
+        path=entry.file.path,
+        field=name,
+        found=entry.dtype,
+        expected=tuple(types),
+    )
 
 
 def _scales_name(place: Matrix, quantization: Quantization | None) -> str:

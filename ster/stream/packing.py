@@ -62,8 +62,8 @@ class PackedPrompts:
     def rows_of(self, prompt: int) -> Ints:
         """Find the rows of one prompt's tokens, in order."""
         last = int(self.last_rows[prompt])
-        starts = [segment.start for segment in self.segments]
-        index, stop = bisect_right(starts, last) - 1, last + 1
+        index = bisect_right(self.segments, last, key=lambda each: each.start) - 1
+        stop = last + 1
         parts = []
         while index >= 0:
             parts.append(np.arange(self.segments[index].start, stop))

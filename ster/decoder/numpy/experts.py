@@ -23,7 +23,8 @@ class Experts:
     Args:
         spec: What the experts are.
         router: Makes a score for each expert.
-        open_expert: Reads an expert's weights.
+        open_expert: Reads an expert's weights, into one of as many rooms as there are
+            cores; whoever was there before is spoilt.
         stay: Experts stay once they are open.
         shared: Serves every row.
         shared_gate: Makes the score whose sigmoid multiplies what the shared one gives.
@@ -31,7 +32,7 @@ class Experts:
 
     spec: parts.Experts
     router: Linear
-    open_expert: Callable[[int], MLP]
+    open_expert: Callable[[int, int], MLP]
     stay: bool
     shared: MLP | None
     shared_gate: Linear | None
@@ -51,7 +52,7 @@ class Experts:
         used = np.unique(chosen).tolist()
         for at in range(0, len(used), threads.num_threads):
             group = used[at : at + threads.num_threads]
-            opened = threads.map(self._open, group)
+            opened = threads.map(self._open, list(enumerate(group)))
 
             def add(
                 part: slice, group: list[int] = group, opened: list[MLP] = opened
@@ -79,10 +80,11 @@ class Experts:
             weights /= weights.sum(axis=-1, keepdims=True)
         return chosen, weights
 
-    def _open(self, expert: int) -> MLP:
+    def _open(self, placed: tuple[int, int]) -> MLP:
+        room, expert = placed
         opened = self._opened.get(expert)
         if opened is None:
-            opened = self.open_expert(expert)
+            opened = self.open_expert(expert, room)
             if self.stay:
                 self._opened[expert] = opened
         return opened

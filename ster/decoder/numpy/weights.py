@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -122,28 +122,31 @@ def _make_feed_forward(
 ) -> MLP | Experts:
     if isinstance(made, parts.FeedForward):
         return _make_mlp(made, reader)
-    alone = reader.alone()
     gate, shared = made.shared_gate, made.shared
     return Experts(
         spec=made,
         router=reader.linear(made.router),
-        open_expert=partial(_open_expert, made, alone),
+        open_expert=partial(_open_expert, made, reader.alone()),
         stay=reader.room is None,
-        shared=None if shared is None else _make_mlp(shared, reader),
+        shared=None if shared is None else _make_mlp(shared, reader, "shared "),
         shared_gate=None if gate is None else reader.linear(gate),
     )
 
 
-def _open_expert(made: parts.Experts, reader: WeightReader, index: int) -> MLP:
-    return _make_mlp(made.experts[index], reader)
+def _open_expert(
+    made: parts.Experts, reader: WeightReader, expert: int, room: int
+) -> MLP:
+    return _make_mlp(made.experts[expert], reader, f"expert {room} ")
 
 
-def _make_mlp(feed_forward: parts.FeedForward, reader: WeightReader) -> MLP:
+def _make_mlp(
+    feed_forward: parts.FeedForward, reader: WeightReader, whose: str = ""
+) -> MLP:
     return MLP(
         activation=feed_forward.activation,
         gated=feed_forward.gate_proj is not None,
-        up_proj=reader.linear(*feed_forward.inner),
-        down_proj=reader.linear(feed_forward.down_proj),
+        up_proj=reader.linear(*feed_forward.inner, key=f"{whose}up"),
+        down_proj=reader.linear(feed_forward.down_proj, key=f"{whose}down"),
     )
 
 
@@ -190,12 +193,18 @@ class WeightReader:
         bias = self.vector(f"{norm.name}.bias") if norm.bias else None
         return LayerNorm(weight=weight, bias=bias, eps=norm.eps)
 
-    def linear(self, *matrices: Matrix) -> Linear:
-        """Read matrices, stacked into one; either all of them have a bias or none."""
+    def linear(self, *matrices: Matrix, key: str | None = None) -> Linear:
+        """Read matrices, stacked into one; either all of them have a bias or none.
+
+        Args:
+            matrices: What to read.
+            key: What the stack is called in the room; by the first one's name if not
+                given, which is then the same in all blocks.
+        """
         read = [self._matrix(each).read_bias() for each in matrices]
         biases = [rounded(each, self.dtype) for each in read if each is not None]
         return Linear(
-            weight=self._stack(matrices),
+            weight=self._stack(matrices, key or matrices[0].name),
             bias=np.concatenate(biases) if biases else None,
         )
 
@@ -209,13 +218,13 @@ class WeightReader:
 
     def alone(self) -> WeightReader:
         """Return one for a thread of the pool: it waits for no other."""
-        return WeightReader(self.tensors, self.prefix, self.dtype, None)
+        return replace(self, threads=None)
 
-    def _stack(self, matrices: Sequence[Matrix]) -> F32:
+    def _stack(self, matrices: Sequence[Matrix], key: str) -> F32:
         """Convert matrices into one below another, in pieces on all cores."""
         found = [self._matrix(each) for each in matrices]
         inputs, outputs = matrices[0].inputs, sum(each.outputs for each in matrices)
-        stacked = self._room(matrices[0].name, (outputs, inputs))
+        stacked = self._room(key, (outputs, inputs))
         pieces: list[tuple[StoredMatrix, NDArray[np.intp], F32]] = []
         row = 0
         for matrix, stored in zip(matrices, found, strict=True):
