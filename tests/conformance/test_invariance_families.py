@@ -35,7 +35,7 @@ from tests.expert_families import EXPERT_DIFFERENCES
 from tests.golden.family_cases import FAMILY_CASES
 from tests.golden.quantized_cases import QUANTIZED_CASES
 
-# Every family as it is, those whose angles depend on a prompt's length or on a position,
+# Every family as it is, those whose angles depend on a prompt's length or a position,
 # and of how weights may be packed one each.
 BY_LENGTH = ("phi3-longrope", "ministral3")
 PACKED = ("q-tied-some", "q-modes", "q-qwen3-moe", "q-gpt-oss", "fp8-qwen3-moe")
