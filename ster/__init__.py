@@ -10,7 +10,7 @@ import importlib
 TYPE_CHECKING = False  # type checkers take this for typing's, whose import is slow
 if TYPE_CHECKING:
     from ster.documents.activations import Activations
-    from ster.documents.pairs import PairSet
+    from ster.documents.pairs import ContrastPair, PairSet
     from ster.errors import SterError
     from ster.loading import load
     from ster.reporting import SterWarning
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Activations",
     "Answering",
+    "ContrastPair",
     "PairSet",
     "Runtime",
     "Sampling",
@@ -40,6 +41,7 @@ __all__ = [
 _HOMES = {
     "Activations": "ster.documents.activations",
     "Answering": "ster.runs.sampling",
+    "ContrastPair": "ster.documents.pairs",
     "PairSet": "ster.documents.pairs",
     "Runtime": "ster.runtime",
     "Sampling": "ster.runs.sampling",

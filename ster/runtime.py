@@ -17,7 +17,12 @@ from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.documents.activations import Activations, ActivationWriter
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import check_prompts, check_text, take_list
+from ster.documents.prompts import (
+    check_asked,
+    check_prompts,
+    check_text,
+    take_list,
+)
 from ster.errors import require_number, require_whole_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
@@ -102,7 +107,7 @@ class Runtime:
 
     def activations(
         self,
-        prompts: Iterable[str],
+        prompts: Iterable[str] | PairSet,
         layers: Layers = "all",
         *,
         steer: Steer = (),
@@ -110,7 +115,8 @@ class Runtime:
         """Read the residual stream at the last token of every prompt.
 
         Args:
-            prompts: Each becomes one user message under a chat template.
+            prompts: Each becomes one user message under a chat template. Of a pair set
+                the sides are read as training reads them, each positive one first.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
             steer: One vector or several, added to the stream while it is read. A layer
@@ -123,11 +129,15 @@ class Runtime:
         Raises:
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
+        asked = None
+        if isinstance(prompts, PairSet):
+            asked, prompts = prompts.asked, prompts.prompts
         reading = plan_reading(
             self._session,
             check_prompts(prompts),
             self._select(layers),
             repeats=True,
+            asked=asked,
             deltas=sum_deltas(steer, self._session),
         )
         return self._collect(reading)
@@ -291,6 +301,7 @@ class Runtime:
         self,
         texts: Iterable[str],
         *,
+        prompts: Iterable[str | None] | None = None,
         steer: Steer = (),
         batch_size: int = 8,
     ) -> list[float]:
@@ -298,6 +309,8 @@ class Runtime:
 
         Args:
             texts: Whole responses.
+            prompts: What each of them answers; None where it answers nothing. Of an
+                answer all tokens count, and none of its prompt.
             steer: As for ``generate``.
             batch_size: How many responses run as one stream.
 
@@ -309,7 +322,8 @@ class Runtime:
         responses = take_list(texts, "responses")
         for number, response in enumerate(responses, start=1):
             check_text(response, "a response", number)
-        return score_texts(self._session, responses, deltas, batch_size)
+        asked = None if prompts is None else check_asked(prompts)
+        return score_texts(self._session, responses, deltas, batch_size, asked)
 
     def _plan_answers(
         self, prompts: Iterable[str], steer: Steer, how: AnsweringKeywords

@@ -27,6 +27,7 @@ from tests.checkpoints import (
     write_checkpoint,
 )
 from tests.processes import finished
+from tests.test_weights import write
 
 LAUNCHER = """
 import os, signal, sys
@@ -186,6 +187,28 @@ def write_drawn(folder: Path, **changes: Any) -> None:
     write_checkpoint(folder / "model", config, tensors=tensors)
 
 
+def write_quantized(folder: Path, config: dict[str, Any]) -> int:
+    """Write a checkpoint at 4 bits, drawn as it lies there; return its size."""
+    quantization = {"group_size": 64, "bits": 4}
+    model = write_checkpoint(folder / "model", make_config()).directory
+    text = json.dumps(config | {"quantization": quantization})
+    (model / "config.json").write_text(text)
+    draw, tensors = np.random.default_rng(0), {}
+    for name, shape in tensor_shapes(config).items():
+        if len(shape) == 1:
+            tensors[name] = ("F32", shape, np.ones(shape, np.float32).tobytes())
+            continue
+        rows, inputs = shape
+        words, groups = (rows, inputs // 8), (rows, inputs // 64)
+        tensors[name] = ("U32", words, draw.bytes(4 * rows * inputs // 8))
+        for part, value in (("scales", 2.0**-8), ("biases", -(2.0**-5))):
+            filled = np.full(groups, value, np.float16)
+            place = name.removesuffix("weight") + part
+            tensors[place] = ("F16", groups, filled.tobytes())
+    write(model / "model.safetensors", tensors)
+    return (model / "model.safetensors").stat().st_size
+
+
 def only_in_memory(device: str) -> None:
     if device not in ("cpu", MLX_CPU):
         pytest.skip("a GPU's memory is not the process's")
@@ -240,6 +263,33 @@ def test_keys_and_values_of_a_long_prompt_that_is_answered(tmp_path, device):
     write_prompts(tmp_path, [text(random_ids(length))])
     ran = hold_to_plan(tmp_path, generate(device))
     assert ran.peak > 2 * 4 * 192 * 16 * length
+
+
+def test_a_quantized_checkpoint_that_is_read_block_by_block(tmp_path, device):
+    """Its values never stand in memory together, nor does the file."""
+    only_in_memory(device)
+    sizes = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16}
+    config = make_config(**sizes, num_key_value_heads=4)
+    size = write_quantized(tmp_path, config)
+    write_prompts(tmp_path, [text(random_ids(20, seed=seed)) for seed in range(3)])
+    how = extract(device)
+    ran = hold_to_plan(tmp_path, how if device != "cpu" else all_layers)
+    block = 4 * (4 * 1024 * 1024 + 3 * 1024 * 4096)
+    assert ran.peak < size + block
+
+
+def all_layers(memory: int, model: str) -> list[str]:
+    files = ["--input", "prompts.json", "--output", "o.json"]
+    return command("extract", *files)(memory, model)
+
+
+@pytest.mark.parametrize("run", [extract, generate])
+def test_experts_that_are_read_when_they_are_chosen(tmp_path, device, run):
+    only_in_memory(device)
+    sizes = {"hidden_size": 256, "moe_intermediate_size": 384, "num_experts": 32}
+    write_drawn(tmp_path, family="qwen3_moe", **sizes, num_experts_per_tok=2)
+    write_prompts(tmp_path, [text(random_ids(200, seed=seed)) for seed in range(9)])
+    hold_to_plan(tmp_path, run(device))
 
 
 def test_scores_over_a_large_vocabulary(tmp_path):

@@ -325,8 +325,8 @@ def test_a_batch_of_responses_holds_no_more_than_it_may():
     [
         (
             plan([[1, 2, 3], [1, 2, 4]]),
-            "plan: 2 prompts, 6 tokens, 4 distinct; 3 blocks, weights read for each "
-            "wave; one wave; peak 1 MB of 1000000 MB that may be used",
+            "plan: 2 prompts, 6 tokens, 4 distinct; 3 blocks, weights read once; "
+            "one wave; peak 1 MB of 1000000 MB that may be used",
         ),
         (
             plan(long_prompts(400)),

@@ -41,23 +41,33 @@ def raw(folder: Path, text: str) -> list[int]:
 
 
 def test_an_assistants_turn_stands_alone_where_the_template_allows(tmp_path):
-    got = encoder(tmp_path, TURNS).encode_responses(["w7", "w8 w9"], ["w5", None])
+    got = encoder(tmp_path, TURNS).encode_responses(["w7", "w8 w9"])
     (tmp_path / "tokenizer_config.json").unlink()
     assert [ids.tolist() for ids in got.token_ids] == [
         raw(tmp_path, "w2 w7"),
         raw(tmp_path, "w2 w8 w9"),
     ]
     assert got.forms == ("alone", "alone")
+    assert got.starts == (1, 1)
 
 
-def test_a_refused_turn_follows_its_prompt_or_else_an_empty_one(tmp_path):
-    got = encoder(tmp_path, ALTERNATING).encode_responses(["w7", "w8"], ["w5", None])
+@pytest.mark.parametrize(
+    ("template", "alone", "form"),
+    [
+        (TURNS, "w2 w8", "alone"),
+        (ALTERNATING, "w1 w2 w8", "after empty user turn"),
+    ],
+)
+def test_a_response_follows_its_own_prompt_whatever_the_others_do(
+    tmp_path, template, alone, form
+):
+    got = encoder(tmp_path, template).encode_responses(["w7", "w8"], ["w5", None])
     (tmp_path / "tokenizer_config.json").unlink()
     assert [ids.tolist() for ids in got.token_ids] == [
         raw(tmp_path, "w1 w5 w2 w7"),
-        raw(tmp_path, "w1 w2 w8"),
+        raw(tmp_path, alone),
     ]
-    assert got.forms == ("after prompt", "after empty user turn")
+    assert got.forms == ("after prompt", form)
 
 
 def test_responses_take_one_form_even_where_only_one_is_refused(tmp_path):
@@ -69,9 +79,9 @@ def test_responses_take_one_form_even_where_only_one_is_refused(tmp_path):
 
 
 def test_raw_responses_are_their_text(tmp_path):
-    got = encoder(tmp_path, None).encode_responses(["w7"], ["w5"])
+    got = encoder(tmp_path, None).encode_responses(["w7"])
     assert got.token_ids[0].tolist() == raw(tmp_path, "w7")
-    assert got.forms == ("alone",)
+    assert (got.forms, got.starts) == (("alone",), (1,))
 
 
 def test_one_response_is_encoded_as_many_are(tmp_path):

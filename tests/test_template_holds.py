@@ -28,7 +28,7 @@ def whole(source: str, *contents: str, system: str | None = None, reporter=None)
     template.check()
     before = [] if system is None else [{"role": "system", "content": system}]
     chats = [[*before, {"role": "user", "content": content}] for content in contents]
-    batches = template.render_whole(chats, add_generation_prompt=True)
+    batches = template.render_whole(chats)
     return [text for batch in batches for text in batch]
 
 
@@ -150,7 +150,7 @@ def test_thinking_that_is_taken_out_of_an_earlier_answer_is_not_missed():
         {"role": "assistant", "content": "<think>a b c d e f</think>yes"},
         {"role": "user", "content": "two"},
     ]
-    batches = template.render_whole([turns], add_generation_prompt=True)
+    batches = template.render_whole([turns])
     assert list(batches) == [["one|yes|two|"]]
 
 
@@ -225,5 +225,5 @@ def test_the_clock_is_noted_by_prompts_and_not_by_the_check():
     template.check()
     assert reporter.notes == []
     chat = [{"role": "user", "content": "one"}]
-    list(template.render_whole([chat], add_generation_prompt=True))
+    list(template.render_whole([chat]))
     assert reporter.notes == [READS_CLOCK]

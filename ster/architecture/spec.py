@@ -11,8 +11,8 @@ layer's are relative to its prefix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ster.architecture.modules import (
@@ -118,10 +118,27 @@ class Naming:
             file has is taken. A model saved without its head often has none.
         ignored: Ends of names of tensors that hold nothing of the model, such as the
             rotary frequencies that old files carry along.
+        blocks: By prefix, what blocks are called behind it, where that is another word
+            than the spec's ``layers.``.
     """
 
     prefixes: tuple[str, ...] = ("model.", "")
     ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
+    blocks: Mapping[str, str] = field(default_factory=dict)
+
+    def with_prefix(self, prefix: str, name: str) -> str:
+        """Put a prefix before a name, whose block may be called otherwise behind it."""
+        word = self.blocks.get(prefix)
+        if word is not None and name.startswith("layers."):
+            return f"{prefix}{word}{name.removeprefix('layers.')}"
+        return prefix + name
+
+    def without_prefix(self, prefix: str, name: str) -> str:
+        """Take a prefix off a file's name; see ``with_prefix``."""
+        name, word = name.removeprefix(prefix), self.blocks.get(prefix)
+        if word is not None and name.startswith(word):
+            return f"layers.{name.removeprefix(word)}"
+        return name
 
     def spelled(self, modules: Iterable[Placed]) -> Iterator[str]:
         """List all that tensors may be called in a file, for its index to choose."""
@@ -131,7 +148,8 @@ class Naming:
         for prefix, module in modules:
             for place in module.places:
                 for name in (*place.shapes, *_companions(place)):
-                    yield from (front + prefix + name for front in fronts)
+                    named = prefix + name
+                    yield from (self.with_prefix(front, named) for front in fronts)
 
 
 def _companions(module: Module) -> tuple[str, ...]:

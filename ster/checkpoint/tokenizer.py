@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +23,15 @@ from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.generated import GeneratedText
 from ster.checkpoint.tokens.process import PROGRAM as TOKENIZER
 from ster.checkpoint.tokens.process import TokenizerProcess
+from ster.checkpoint.tokens.responses import (
+    AFTER_EMPTY,
+    AFTER_PROMPT,
+    ALONE,
+    EncodedResponses,
+    find_starts,
+    join,
+    match_prompts,
+)
 from ster.checkpoint.tokens.texts import refuse_what_is_no_text, split_texts
 from ster.errors import (
     PromptError,
@@ -45,10 +53,7 @@ NOTES = {
     ),
     "off": "chat template off, so prompts and completions are encoded as raw text",
 }
-# How a response was encoded.
-ALONE = "alone"
-AFTER_PROMPT = "after prompt"
-AFTER_EMPTY = "after empty user turn"
+_WAY_OUT = "--chat-template off encodes raw text"
 
 
 class TokenizerFiles(LightFiles, Protocol):
@@ -56,20 +61,6 @@ class TokenizerFiles(LightFiles, Protocol):
 
     def require_tokenizer(self) -> Path:
         """Return the path of tokenizer.json, or refuse the checkpoint."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedResponses:
-    """Whole responses as token ids, in their order.
-
-    Args:
-        token_ids: An ``array`` of ints each.
-        forms: How each was encoded: ``alone``, ``after prompt`` or ``after empty user
-            turn``.
-    """
-
-    token_ids: list[TokenIds]
-    forms: tuple[str, ...]
 
 
 class Encoder:
@@ -88,18 +79,22 @@ class Encoder:
         self._template = template
         self.chat_template = label
 
-    def encode(self, prompts: Sequence[str]) -> list[TokenIds]:
-        """Encode each prompt, under a template as the one message of a user.
+    def encode(
+        self, texts: Sequence[str], prompts: Sequence[str | None] | None = None
+    ) -> list[TokenIds]:
+        """Encode each text, under a template as the one message of a user.
+
+        A text with a prompt is the assistant's answer to it.
+
+        Args:
+            texts: The texts.
+            prompts: What each of them answers, if anything.
 
         Raises:
-            PromptError: A prompt cannot be tokenized or gives no tokens.
-            TemplateError: The template refuses a prompt, or drops it.
+            PromptError: A text cannot be tokenized or gives no tokens.
+            TemplateError: The template refuses a text, or drops it.
         """
-        refuse_what_is_no_text(prompts)
-        if self._template is None:
-            return self._tokenize(split_texts(prompts), add_special_tokens=True)
-        chats: list[Conversation] = [(_turn("user", prompt),) for prompt in prompts]
-        return self._render(self._template, chats, add_generation_prompt=True)
+        return self._encode("user", texts, match_prompts(texts, prompts))
 
     def encode_conversations(
         self, conversations: Sequence[Conversation]
@@ -117,15 +112,15 @@ class Encoder:
         if self._template is None:
             texts = [turns[-1]["content"] for turns in conversations]
             return self._tokenize(split_texts(texts), add_special_tokens=True)
-        return self._render(self._template, conversations, add_generation_prompt=True)
+        return self._render(self._template, conversations)
 
     def encode_responses(
         self, texts: Sequence[str], prompts: Sequence[str | None] | None = None
     ) -> EncodedResponses:
-        """Encode whole responses: under a template, an assistant's turn alone.
+        """Encode whole responses: after their prompt, or as an assistant's turn alone.
 
-        Where the template refuses to render one of them alone, each of them follows a
-        user's turn: its prompt, or an empty turn.
+        Where the template refuses to render one of them alone, each that has no prompt
+        follows an empty turn of a user.
 
         Args:
             texts: The responses.
@@ -135,27 +130,20 @@ class Encoder:
             PromptError: One cannot be tokenized or gives no tokens.
             TemplateError: The template refuses it in every form, or drops it.
         """
-        known = [None] * len(texts) if prompts is None else list(prompts)
-        if len(known) != len(texts):
-            raise PromptError(
-                f"{len(texts)} responses cannot answer {len(known)} prompts"
-            )
-        refuse_what_is_no_text(texts)
-        refuse_what_is_no_text([prompt or "" for prompt in known])
-        alone = (ALONE,) * len(texts)
-        if self._template is None:
-            ids = self._tokenize(split_texts(texts), add_special_tokens=True)
-            return EncodedResponses(token_ids=ids, forms=alone)
-        answers = [_turn("assistant", text) for text in texts]
+        known = match_prompts(texts, prompts)
+        without = ALONE
         try:
-            ids = self._render(
-                self._template,
-                [(answer,) for answer in answers],
-                add_generation_prompt=False,
-            )
+            token_ids = self._encode("assistant", texts, known)
         except TemplateRefusal as refusal:
-            return self._encode_answers(self._template, answers, known, refusal)
-        return EncodedResponses(token_ids=ids, forms=alone)
+            if None not in known:
+                raise _out_of_forms(refusal, _WAY_OUT) from refusal
+            token_ids, without = self._encode_after(texts, known, refusal), AFTER_EMPTY
+        forms = (without if prompt is None else AFTER_PROMPT for prompt in known)
+        return EncodedResponses(
+            token_ids=token_ids,
+            forms=tuple(forms),
+            starts=self._find_starts(token_ids, known),
+        )
 
     def encode_response(self, text: str) -> list[int]:
         """Encode one whole response, as ``encode_responses`` does."""
@@ -165,44 +153,59 @@ class Encoder:
         """Start a text that is to grow by generated tokens."""
         return GeneratedText(self._tokenizer)
 
-    def _encode_answers(
+    def _encode(
+        self, role: str, texts: Sequence[str], prompts: Sequence[str | None]
+    ) -> list[TokenIds]:
+        """Encode texts, those with a prompt as answers to it, the others as a role's.
+
+        Without a template an answer follows its prompt as one text.
+        """
+        both = list(zip(prompts, texts, strict=True))
+        if self._template is None:
+            joined = [join(asked, text) for asked, text in both]
+            return self._tokenize(split_texts(joined), add_special_tokens=True)
+        chats: list[Conversation] = [
+            (_turn(role, text),)
+            if asked is None
+            else (_turn("user", asked), _turn("assistant", text))
+            for asked, text in both
+        ]
+        return self._render(self._template, chats)
+
+    def _encode_after(
         self,
-        template: ChatTemplate,
-        answers: Sequence[Mapping[str, str]],
+        texts: Sequence[str],
         prompts: Sequence[str | None],
         alone: TemplateRefusal,
-    ) -> EncodedResponses:
-        chats = [
-            (_turn("user", prompt or ""), answer)
-            for prompt, answer in zip(prompts, answers, strict=True)
-        ]
+    ) -> list[TokenIds]:
+        """Encode responses after their prompts, or after a turn that is empty."""
         try:
-            ids = self._render(template, chats, add_generation_prompt=False)
+            return self._encode("assistant", texts, [asked or "" for asked in prompts])
         except TemplateRefusal as refusal:
-            raise TemplateError(
-                refusal.sentence,
-                *refusal.causes,
+            if prompts[(refusal.prompt or 1) - 1] is not None:
+                raise _out_of_forms(refusal, _WAY_OUT) from refusal
+            raise _out_of_forms(
+                refusal,
                 f"an assistant's turn alone is refused too: {alone.sentence}",
-                "a pair's prompt goes before its answers; "
-                "--chat-template off encodes raw text",
-                prompt=refusal.prompt,
+                f"a pair's prompt goes before its answers; {_WAY_OUT}",
             ) from refusal
-        forms = tuple(AFTER_PROMPT if prompt else AFTER_EMPTY for prompt in prompts)
-        return EncodedResponses(token_ids=ids, forms=forms)
+
+    def _find_starts(
+        self, token_ids: Sequence[TokenIds], prompts: Sequence[str | None]
+    ) -> tuple[int, ...]:
+        """Find the first token of each answer: there it parts from its prompt alone."""
+        asked = list(dict.fromkeys(each for each in prompts if each is not None))
+        before = dict(zip(asked, self.encode(asked), strict=True))
+        return find_starts(
+            token_ids, [None if each is None else before[each] for each in prompts]
+        )
 
     def _render(
-        self,
-        template: ChatTemplate,
-        chats: Sequence[Conversation],
-        *,
-        add_generation_prompt: bool,
+        self, template: ChatTemplate, chats: Sequence[Conversation]
     ) -> list[TokenIds]:
         """Render and tokenize batch by batch, so that texts are dropped soon."""
-        batches = template.render_whole(
-            chats, add_generation_prompt=add_generation_prompt
-        )
         # The template writes the special tokens itself.
-        return self._tokenize(batches, add_special_tokens=False)
+        return self._tokenize(template.render_whole(chats), add_special_tokens=False)
 
     def _tokenize(
         self, batches: Iterable[Sequence[str]], *, add_special_tokens: bool
@@ -320,3 +323,10 @@ def _read_config(
 
 def _turn(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
+
+
+def _out_of_forms(refusal: TemplateRefusal, *causes: str) -> TemplateError:
+    """Make the last refusal of a response, which no other form follows."""
+    return TemplateError(
+        refusal.sentence, *refusal.causes, *causes, prompt=refusal.prompt
+    )

@@ -220,7 +220,7 @@ class _Finder:
         """
         blocks = {block for name in self.found if (block := _block_of(name))}
         for name in self.entries:
-            bare = name.removeprefix(self.prefix)
+            bare = self.naming.without_prefix(self.prefix, name)
             expected = name in self.taken or bare.endswith(self.naming.ignored)
             if _block_of(bare) in blocks and not expected:
                 raise WeightsError(
@@ -230,7 +230,12 @@ class _Finder:
                 )
 
     def _stored(self, name: str) -> str:
-        return stored_name(name, self.prefix, self.entries)
+        named = self.naming.with_prefix(self.prefix, name)
+        if not name.startswith(BESIDE) or named in self.entries:
+            return named
+        # A wrapper's head has the wrapper's name alone.
+        outer = self.prefix.removesuffix("model.") + name
+        return outer if outer in self.entries else name
 
     def _find(
         self, name: str, shape: Shape, types: Sequence[str] = STORED_TYPES
@@ -275,14 +280,6 @@ def _scales_name(place: Matrix, quantization: Quantization | None) -> str:
     if default is not None and default.mode == "fp8":
         return place.weight_name + FP8_SCALES
     return place.scales_name
-
-
-def stored_name(name: str, prefix: str, stored: Collection[str]) -> str:
-    """Tell how a file names a tensor; a wrapper's head has the wrapper's name alone."""
-    if not name.startswith(BESIDE):
-        return prefix + name
-    outer = prefix.removesuffix("model.") + name
-    return outer if outer in stored else name
 
 
 def _any_begins(names: Collection[str], prefix: str) -> bool:

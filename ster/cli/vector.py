@@ -29,7 +29,8 @@ Pairs = Annotated[
         "--pairs",
         metavar="<FILE>",
         help='The pairs: a JSON document {"trait_name": "...", "pairs": [{"positive": '
-        '"...", "negative": "..."}, ...]}.',
+        '"...", "negative": "..."}, ...]}. A pair may have a "prompt", which both '
+        "texts answer.",
     ),
 ]
 Output = Annotated[

@@ -1,9 +1,12 @@
-"""The pair set: ``{"trait_name": "...", "pairs": [{"positive", "negative"}, ...]}``."""
+"""The pair set: ``{"trait_name": "...", "pairs": [{"positive", "negative"}, ...]}``.
+
+A pair may have a ``prompt`` too, which both its sides answer.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +22,17 @@ class ContrastPair:
     Args:
         positive: The text that has it.
         negative: The text that lacks it, or has its opposite.
+        prompt: What a user says and both texts answer, if anything.
+
+    Example:
+        >>> from ster import ContrastPair
+        >>> ContrastPair(prompt="How are you?", positive="Splendid!", negative="Awful.")
+        ContrastPair(positive='Splendid!', negative='Awful.', prompt='How are you?')
     """
 
     positive: str
     negative: str
+    prompt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -34,7 +44,7 @@ class PairSet:
         pairs: The pairs, in the order that ``optimize`` splits them in.
 
     Raises:
-        DocumentError: There are no pairs, or a side is blank.
+        DocumentError: There are no pairs, or a side or a prompt is blank or no text.
     """
 
     trait_name: str
@@ -67,9 +77,16 @@ class PairSet:
         """All sides, each positive one followed by its negative one."""
         return [side for pair in self.pairs for side in (pair.positive, pair.negative)]
 
+    @property
+    def asked(self) -> list[str | None]:
+        """What each of the sides in ``prompts`` answers, if anything."""
+        return [pair.prompt for pair in self.pairs for _ in range(2)]
+
     @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]], *, trait_name: str = "") -> PairSet:
-        """Make a pair set of (positive, negative) texts.
+    def of(
+        cls, pairs: Iterable[tuple[str, str] | ContrastPair], *, trait_name: str = ""
+    ) -> PairSet:
+        """Make a pair set of (positive, negative) texts or of ``ContrastPair`` values.
 
         Raises:
             DocumentError: As for the class, or something is no pair of strings.
@@ -88,7 +105,7 @@ class PairSet:
 
         Raises:
             DocumentError: The file cannot be read or is no pair set, has no pairs or
-                one with a blank side.
+                one with a blank side or prompt.
         """
         label = os.fsdecode(path)
         trait_name, pairs = read_document(
@@ -119,6 +136,8 @@ def _take_list(pairs: object) -> list[object]:
 
 
 def _make_pair(sides: object) -> ContrastPair:
+    if isinstance(sides, ContrastPair):
+        return sides
     # A string of two letters would come apart as a pair too.
     if not isinstance(sides, tuple | list) or len(sides) != 2:
         raise DocumentError(
@@ -132,12 +151,25 @@ def _check(pairs: tuple[ContrastPair, ...], label: str) -> None:
         raise DocumentError(f"{label} contains no pairs")
     for number, pair in enumerate(pairs, start=1):
         sides = pair.positive, pair.negative
-        if not all(isinstance(side, str) for side in sides):
-            sentence = f"{label} contains a side that is no string"
-            raise DocumentError(sentence, found=sides, prompt=number)
-        if not all(map(trim, sides)):
-            sentence = f"{label} contains an empty positive or negative prompt"
-            raise DocumentError(sentence, found=sides, prompt=number)
+        asked = () if pair.prompt is None else (pair.prompt,)
+        fault = _find_fault(sides, "side", "positive or negative prompt")
+        found: object = sides
+        if fault is None:
+            fault, found = _find_fault(asked, "prompt", "prompt"), pair.prompt
+        if fault is not None:
+            raise DocumentError(f"{label} contains {fault}", found=found, prompt=number)
+
+
+def _find_fault(texts: Sequence[str], name: str, long_name: str) -> str | None:
+    if not all(isinstance(text, str) for text in texts):
+        return f"a {name} that is no string"
+    if not all(map(trim, texts)):
+        return f"an empty {long_name}"
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError:
+        return f"a {name} with a lone surrogate, which is no character"
+    return None
 
 
 def _parse(document: object) -> tuple[str | None, tuple[ContrastPair, ...]]:
@@ -156,10 +188,12 @@ def _parse(document: object) -> tuple[str | None, tuple[ContrastPair, ...]]:
 
 
 def _parse_pair(where: str, document: object) -> ContrastPair:
-    fields = _object(where, document, {"positive", "negative"})
+    fields = _object(where, document, {"prompt", "positive", "negative"})
+    asked = fields.get("prompt") is not None
     return ContrastPair(
         positive=_text(where, fields, "positive"),
         negative=_text(where, fields, "negative"),
+        prompt=_text(where, fields, "prompt") if asked else None,
     )
 
 

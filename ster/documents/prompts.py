@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from typing import Any, TypeVar
 
 from ster.documents.strict_json import JsonError, read_document
 from ster.errors import PromptError
 from ster.text import trim
 
+Text = TypeVar("Text", str, str | None)
 _NO_ORDER = "a set has no order, and results stand in the order of the list"
 
 
@@ -44,13 +45,24 @@ def check_prompts(prompts: Iterable[str]) -> list[str]:
     if not checked:
         raise PromptError("prompt set contains no prompts", field="prompts")
     for number, prompt in enumerate(checked, start=1):
-        check_text(prompt, "a prompt", number)
-        if not trim(prompt):
-            raise PromptError("prompt must not be empty", found=prompt, prompt=number)
+        _check_prompt(prompt, number)
     return checked
 
 
-def take_list(texts: Iterable[str], name: str) -> list[str]:
+def check_asked(prompts: Iterable[str | None]) -> list[str | None]:
+    """Refuse what nothing can answer; None stands for no prompt.
+
+    Raises:
+        PromptError: As for ``check_prompts``, but there may be no prompts.
+    """
+    asked = take_list(prompts, "prompts")
+    for number, prompt in enumerate(asked, start=1):
+        if prompt is not None:
+            _check_prompt(prompt, number)
+    return asked
+
+
+def take_list(texts: Iterable[Text], name: str) -> list[Text]:
     """Take a list or another ordered iterable of texts.
 
     Args:
@@ -108,6 +120,12 @@ def check_text(text: str, name: str, number: int | None = None) -> None:
         raise PromptError(
             f"failed to tokenize prompt: {where}", found=text, prompt=number
         ) from error
+
+
+def _check_prompt(prompt: str, number: int) -> None:
+    check_text(prompt, "a prompt", number)
+    if not trim(prompt):
+        raise PromptError("prompt must not be empty", found=prompt, prompt=number)
 
 
 def _no_list(name: str, found: str, given: object, *ways: str) -> PromptError:

@@ -87,8 +87,10 @@ class Plan:
 
     def __str__(self) -> str:
         """Describe the plan in one line, for ``--verbose``."""
-        weights = "resident" if self.keep else "read for each wave"
-        waves = "one wave" if len(self.waves) == 1 else f"{len(self.waves)} waves"
+        is_one = len(self.waves) == 1
+        waves = "one wave" if is_one else f"{len(self.waves)} waves"
+        read = "read once" if is_one else "read for each wave"
+        weights = "resident" if self.keep else read
         prompts = counted(sum(map(len, self.waves)), "prompt")
         head = " and the head" if self.head else ""
         return (

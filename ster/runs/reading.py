@@ -94,6 +94,7 @@ def plan_reading(
     layers: tuple[int, ...],
     *,
     repeats: bool,
+    asked: Sequence[str | None] | None = None,
     deltas: Deltas | None = None,
     label: str = "extracting prompt",
     prompts_per_item: int = 1,
@@ -105,6 +106,7 @@ def plan_reading(
         prompts: The prompts.
         layers: Block indices, ascending.
         repeats: More runs will follow, so blocks stay where they fit.
+        asked: What each prompt answers, if anything.
         deltas: As for ``Reading``.
         label: As for ``Reading``.
         prompts_per_item: As for ``Reading``.
@@ -115,7 +117,7 @@ def plan_reading(
         CapacityError: The run does not fit.
     """
     checked = check_prompts(prompts)
-    token_ids = session.encoder.encode(checked)
+    token_ids = session.encoder.encode(checked, asked)
     session.check_tokens(token_ids)
     _warn_of_long_prompts(session, token_ids)
     num_blocks = layers[-1] + 1

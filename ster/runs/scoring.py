@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError, PromptError
@@ -16,7 +17,7 @@ from ster.runs.inputs import pack_tokens, stream_inputs
 from ster.runs.loop import Deltas, bring_vectors, run_blocks
 from ster.runs.plan import Plan
 from ster.runs.session import Session
-from ster.stream.packing import PackedPrompts, Tokens
+from ster.stream.packing import Ints, Tokens
 
 Array = TypeVar("Array")
 # Rows whose logits are held at once.
@@ -29,12 +30,12 @@ class Scoring:
 
     Args:
         session: The open checkpoint.
-        token_ids: Their tokens.
+        responses: Their tokens, and which of them count.
         plan: Waves and memory.
     """
 
     session: Session
-    token_ids: Sequence[Tokens]
+    responses: EncodedResponses
     plan: Plan
 
     @contextmanager
@@ -52,15 +53,15 @@ class Scorer:
     decoder: Decoder[Any]
 
     def score(self, deltas: Deltas) -> list[float]:
-        """Sum the log-probabilities of each response, its first token left out.
+        """Sum the log-probabilities of each response's tokens, those that count.
 
         Raises:
             NumericsError: A score is no finite number.
         """
         scores: list[float] = []
         for wave in self.scoring.plan.waves:
-            token_ids = [self.scoring.token_ids[index] for index in wave]
-            scores += score_responses(self.decoder, token_ids, deltas)
+            responses = self.scoring.responses.take(wave)
+            scores += score_responses(self.decoder, responses, deltas)
         finite = np.isfinite(scores)
         if not finite.all():
             what, number = "a log-probability is", int(finite.argmin()) + 1
@@ -69,13 +70,13 @@ class Scorer:
 
 
 def plan_scoring(
-    session: Session, token_ids: Sequence[Tokens], batch_size: int, *, repeats: bool
+    session: Session, responses: EncodedResponses, batch_size: int, *, repeats: bool
 ) -> Scoring:
     """Plan the scoring of responses, at least one.
 
     Args:
         session: The open checkpoint.
-        token_ids: Tokens of whole responses.
+        responses: Whole responses.
         batch_size: How many run as one stream, or fewer where memory bounds them.
         repeats: They will be scored more than once.
 
@@ -90,22 +91,26 @@ def plan_scoring(
             found=batch_size,
             expected=1,
         )
-    session.check_tokens(token_ids)
+    session.check_tokens(responses.token_ids)
     plan = session.plan(
-        token_ids,
+        responses.token_ids,
         session.spec.num_hidden_layers,
         head=True,
         logit_rows=LOGIT_ROWS,
         max_prompts=batch_size,
         repeats=repeats,
     )
-    return Scoring(session=session, token_ids=token_ids, plan=plan)
+    return Scoring(session=session, responses=responses, plan=plan)
 
 
 def score_texts(
-    session: Session, texts: Sequence[str], deltas: Deltas, batch_size: int
+    session: Session,
+    texts: Sequence[str],
+    deltas: Deltas,
+    batch_size: int,
+    prompts: Sequence[str | None] | None = None,
 ) -> list[float]:
-    """Sum each text's log-probabilities, as a whole response.
+    """Sum each text's log-probabilities, as a whole response or an answer to a prompt.
 
     Raises:
         DirectionError: A batch would be empty.
@@ -121,23 +126,22 @@ def score_texts(
         )
     if not texts:
         return []
-    token_ids = session.encoder.encode_responses(texts).token_ids
-    scoring = plan_scoring(session, token_ids, batch_size, repeats=False)
+    responses = session.encoder.encode_responses(texts, prompts)
+    scoring = plan_scoring(session, responses, batch_size, repeats=False)
     with scoring.open() as scorer:
         return scorer.score(deltas)
 
 
 def score_responses(
-    decoder: Decoder[Array], responses: Sequence[Tokens], deltas: Deltas
+    decoder: Decoder[Array], responses: EncodedResponses, deltas: Deltas
 ) -> list[float]:
     """Sum the log-probabilities of each response's tokens, each given those before it.
 
-    The first token has none before it and does not count. Responses run as one packed
-    stream.
+    Tokens before a response's start do not count. Responses run as one packed stream.
     """
     if isinstance(decoder, WholeModel):
-        return decoder.score_responses(responses, deltas)
-    packed = pack_tokens(decoder.spec, responses)
+        return _score_whole(decoder, responses, deltas)
+    packed = pack_tokens(decoder.spec, responses.token_ids)
     num_blocks = decoder.spec.num_hidden_layers
     hidden = run_blocks(
         decoder,
@@ -147,9 +151,10 @@ def score_responses(
         num_blocks=num_blocks,
         vectors=bring_vectors(decoder, deltas),
     )
+    both = zip(responses.token_ids, responses.starts, strict=True)
     return [
-        _sum_log_probabilities(decoder, hidden, packed, number, ids)
-        for number, ids in enumerate(responses)
+        _sum_log_probabilities(decoder, hidden, packed.rows_of(number), ids, start)
+        for number, (ids, start) in enumerate(both)
     ]
 
 
@@ -177,14 +182,30 @@ def not_finite(
     )
 
 
+def _score_whole(
+    model: WholeModel, responses: EncodedResponses, deltas: Deltas
+) -> list[float]:
+    """Score with a model that counts every token but the first.
+
+    What it says of a prompt alone is taken off again.
+    """
+    scores = model.score_responses(responses.token_ids, deltas)
+    both = zip(responses.token_ids, responses.starts, strict=True)
+    befores = [tuple(ids[:start]) for ids, start in both]
+    asked = [each for each in dict.fromkeys(befores) if len(each) > 1]
+    off = dict(zip(asked, model.score_responses(asked, deltas), strict=True))
+    return [
+        score - off.get(before, 0.0)
+        for score, before in zip(scores, befores, strict=True)
+    ]
+
+
 def _sum_log_probabilities(
-    decoder: Decoder[Array],
-    hidden: Array,
-    packed: PackedPrompts,
-    number: int,
-    token_ids: Tokens,
+    decoder: Decoder[Array], hidden: Array, rows: Ints, token_ids: Tokens, start: int
 ) -> float:
-    rows, following = packed.rows_of(number)[:-1], np.array(token_ids[1:], np.int64)
+    # A row tells of the token after it.
+    rows = rows[start - 1 : -1]
+    following = np.array(token_ids[start:], np.int64)
     total = 0.0
     for at in range(0, len(rows), LOGIT_ROWS):
         part = slice(at, at + LOGIT_ROWS)

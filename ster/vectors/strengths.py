@@ -187,8 +187,8 @@ class StrengthChoice:
         method: How their directions were fitted.
         num_pairs: All pairs.
         num_scored: Pairs that were short enough.
-        forms: How the sides were encoded as responses, each way once: ``alone``,
-            ``after prompt`` or ``after empty user turn``.
+        forms: How the sides were encoded as responses, ``alone``, ``after prompt`` or
+            ``after empty user turn``, and how many scored pairs in each way.
         residual_norm: What ``n`` stands for: the mean length of the residual stream,
             over pairs and layers.
     """
@@ -198,7 +198,7 @@ class StrengthChoice:
     method: str
     num_pairs: int
     num_scored: int
-    forms: tuple[str, ...]
+    forms: Mapping[str, int]
     residual_norm: float
 
     @property
@@ -208,7 +208,8 @@ class StrengthChoice:
 
     @property
     def document(self) -> dict[str, object]:
-        """What the report says of it."""
+        """What the report says of it. Forms are counted where there are several."""
+        counts = {"response_form_counts": dict(self.forms)}
         return {
             "candidates": [
                 {
@@ -223,6 +224,7 @@ class StrengthChoice:
             "method": self.method,
             "pairs": self.num_pairs,
             "residual_norm": self.residual_norm,
+            **(counts if len(self.forms) > 1 else {}),
             "response_forms": list(self.forms),
             "scored_pairs": self.num_scored,
             "selected_strength": self.selected.strength,

@@ -27,6 +27,7 @@ def plan_pairs(
         pairs.prompts,
         layers,
         repeats=repeats,
+        asked=pairs.asked,
         label="reading pair",
         prompts_per_item=2,
     )

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.documents.pairs import PairSet
 from ster.errors import DirectionError
 from ster.runs.scoring import plan_scoring
 from ster.runs.session import Session
-from ster.stream.packing import Tokens
 from ster.text import decimal
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import MeasuredStrength, StrengthChoice, StrengthTrial
@@ -30,15 +30,13 @@ class EncodedSides:
     """Both sides of pairs as responses.
 
     Args:
-        token_ids: Of positive and negative sides, alternating; without the pairs that
-            are too long.
+        responses: Positive and negative sides, alternating; without the pairs that are
+            too long.
         num_pairs: All pairs.
-        forms: How they were encoded, each way once; see ``tokenizer.EncodedResponses``.
     """
 
-    token_ids: Sequence[Tokens]
+    responses: EncodedResponses
     num_pairs: int
-    forms: tuple[str, ...]
 
 
 def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> EncodedSides:
@@ -50,14 +48,14 @@ def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> Encoded
         PromptError: A side cannot be tokenized.
         DirectionError: No pair is left.
     """
-    encoded = session.encoder.encode_responses(pairs.prompts)
+    encoded = session.encoder.encode_responses(pairs.prompts, pairs.asked)
     both = zip(encoded.token_ids[0::2], encoded.token_ids[1::2], strict=True)
-    kept: list[Tokens] = []
+    kept: list[int] = []
     lengths: list[int] = []
     for number, pair in enumerate(both, start=1):
         lengths.append(max(map(len, pair)))
         if lengths[-1] <= max_sequence:
-            kept += pair
+            kept += 2 * number - 2, 2 * number - 1
             continue
         session.reporter.note(
             f"skipping pair {number}: {lengths[-1]} tokens exceed the {max_sequence} "
@@ -71,9 +69,7 @@ def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> Encoded
             found=max_sequence,
             expected=min(lengths),
         )
-    return EncodedSides(
-        token_ids=kept, num_pairs=len(pairs), forms=tuple(sorted(set(encoded.forms)))
-    )
+    return EncodedSides(responses=encoded.take(kept), num_pairs=len(pairs))
 
 
 def measure_strengths(
@@ -100,7 +96,7 @@ def measure_strengths(
     """
     values = [strength.times(residual_norm) for strength in trial.strengths]
     steered = [(value, _deltas(vector, value)) for value in values]
-    scoring = plan_scoring(session, sides.token_ids, trial.batch_size, repeats=True)
+    scoring = plan_scoring(session, sides.responses, trial.batch_size, repeats=True)
     measured: list[MeasuredStrength] = []
     with scoring.open() as scorer:
         before = np.array(scorer.score({}))
@@ -113,10 +109,15 @@ def measure_strengths(
         layers=vector.layers,
         method=vector.method,
         num_pairs=sides.num_pairs,
-        num_scored=len(sides.token_ids) // 2,
-        forms=sides.forms,
+        num_scored=len(sides.responses.forms) // 2,
+        forms=_count(sides.responses.forms[0::2]),
         residual_norm=residual_norm,
     )
+
+
+def _count(forms: Sequence[str]) -> dict[str, int]:
+    """Count the pairs of each form, whose sides have the same."""
+    return {form: forms.count(form) for form in sorted(set(forms))}
 
 
 def _mark_best(measured: Sequence[MeasuredStrength]) -> tuple[MeasuredStrength, ...]:

@@ -148,6 +148,9 @@ def test_any_checkpoint_answers_and_scores_as_the_oracle(
     device: str, shape: dict[str, Any], seed: int, lengths: list[int]
 ):
     config = make_config(**shape)
+    if "layer_types" in config:
+        kinds = ["sliding_attention", "full_attention"]
+        config["layer_types"] = (kinds * 4)[: config["num_hidden_layers"]]
     vocab, size = config["vocab_size"], config["hidden_size"]
     prompts = [random_ids(n, seed + n, vocab) for n in lengths]
     rows = np.random.default_rng(seed).uniform(-2, 2, (2, size)).astype(np.float32)

@@ -11,7 +11,8 @@ from ster.architecture.spec import LayerSpec, ModelSpec, Naming
 
 # Masks are stored along in old files.
 NAMING = Naming(
-    prefixes=("transformer.", ""), ignored=(".attn.bias", ".attn.masked_bias")
+    prefixes=("transformer.", "model.", ""),  # the second is mlx-lm's
+    ignored=(".attn.bias", ".attn.masked_bias"),
 )
 ACTIVATIONS = {"gelu_new": "gelu_tanh", **GELU_TANH, "gelu": "gelu"}
 

@@ -11,8 +11,9 @@ from ster.architecture.sizes import Sizes, read_rotary, read_sizes
 from ster.architecture.spec import LayerSpec, ModelSpec, Naming
 
 NAMING = Naming(
-    prefixes=("gpt_neox.", ""),
+    prefixes=("gpt_neox.", "model.", ""),
     ignored=("rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias"),
+    blocks={"model.": "h."},  # mlx-lm's word
 )
 ACTIVATIONS = {"gelu": "gelu", "gelu_fast": "gelu_tanh", **GELU_TANH}
 # Older words for what is now in rope_parameters.

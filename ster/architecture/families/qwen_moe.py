@@ -1,7 +1,4 @@
-"""Qwen 1.5, 2 and 3 with experts.
-
-Source: transformers 5.24, models/qwen2_moe and qwen3_moe.
-"""
+"""Qwen 1.5 to 3, experts. Source: transformers 5.24, models/qwen2_moe, qwen3_moe."""
 
 from __future__ import annotations
 

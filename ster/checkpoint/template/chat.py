@@ -101,7 +101,7 @@ class ChatTemplate:
         refusal: TemplateError = TemplateError(DROPS_PROMPT, _HOW_IT_WAS_TRIED)
         for in_parts in (False, True):
             try:
-                (text,) = self._render([_PROBE], True, in_parts=in_parts)
+                (text,) = self._render([_PROBE], in_parts=in_parts)
             except TemplateRefusal as error:
                 if not in_parts:
                     refusal = error
@@ -126,18 +126,23 @@ class ChatTemplate:
         """
         texts: list[str] = []
         for batch in split_batches(conversations):
-            texts += self._render(batch, add_generation_prompt, in_parts=self._in_parts)
+            texts += self._render(
+                batch,
+                in_parts=self._in_parts,
+                add_generation_prompt=add_generation_prompt,
+            )
         self._note_the_clock()
         return texts
 
     def render_whole(
-        self, conversations: Sequence[Conversation], *, add_generation_prompt: bool
+        self, conversations: Sequence[Conversation]
     ) -> Iterator[list[str]]:
         """Render conversations in batches, and make sure that their texts hold them.
 
-        A conversation that its text does not hold is rendered once more, with content
-        in the other form: in parts instead of as a text, or the reverse. Of system
-        turns that are dropped all the same, one warning is given.
+        The assistant's turn is opened, unless it is the last one already. A
+        conversation that its text does not hold is rendered once more, with content in
+        the other form: in parts instead of as a text, or the reverse. Of system turns
+        that are dropped all the same, one warning is given.
 
         Raises:
             TemplateError: As for ``render``; the template drops the prompt or the
@@ -146,26 +151,20 @@ class ChatTemplate:
         done = 0
         for batch in split_batches(conversations):
             try:
-                texts = self._render(
-                    batch, add_generation_prompt, in_parts=self._in_parts
-                )
+                texts = self._render(batch, in_parts=self._in_parts)
                 for number, turns in enumerate(batch):
-                    texts[number] = self._make_whole(
-                        turns, texts[number], number, add_generation_prompt
-                    )
+                    texts[number] = self._make_whole(turns, texts[number], number)
             except TemplateRefusal as refusal:
                 raise _counted(refusal, done, len(conversations)) from None
             self._note_the_clock()
             yield texts
             done += len(batch)
 
-    def _make_whole(
-        self, turns: Conversation, text: str, number: int, add_generation_prompt: bool
-    ) -> str:
+    def _make_whole(self, turns: Conversation, text: str, number: int) -> str:
         """Return a rendering that holds the prompt and the response, or refuse."""
         missing = _missing_roles(turns, text)
         if missing:
-            other = self._render_otherwise(turns, add_generation_prompt)
+            other = self._render_otherwise(turns)
             if other is not None and _missing_roles(turns, other) < missing:
                 text, missing = other, _missing_roles(turns, other)
         if "user" in missing or "assistant" in missing:
@@ -175,12 +174,10 @@ class ChatTemplate:
             self._warn_once(DROPS_SYSTEM)
         return text
 
-    def _render_otherwise(
-        self, turns: Conversation, add_generation_prompt: bool
-    ) -> str | None:
+    def _render_otherwise(self, turns: Conversation) -> str | None:
         in_parts = not self._in_parts
         try:
-            (text,) = self._render([turns], add_generation_prompt, in_parts=in_parts)
+            (text,) = self._render([turns], in_parts=in_parts)
         except TemplateRefusal:
             return None
         every = "\n".join(turn["content"] for turn in turns)
@@ -189,15 +186,17 @@ class ChatTemplate:
     def _render(
         self,
         conversations: Sequence[Conversation],
-        add_generation_prompt: bool,
         *,
         in_parts: bool,
+        add_generation_prompt: bool | None = None,
     ) -> list[str]:
         replies = self._process.ask(
             [
                 {
                     "messages": [_message(turn, in_parts) for turn in turns],
-                    "add_generation_prompt": add_generation_prompt,
+                    "add_generation_prompt": _is_asked(turns)
+                    if add_generation_prompt is None
+                    else add_generation_prompt,
                 }
                 for turns in conversations
             ]
@@ -248,6 +247,11 @@ def split_batches(conversations: Sequence[Conversation]) -> list[list[Conversati
         batches[-1].append(turns)
         room -= size
     return batches
+
+
+def _is_asked(turns: Conversation) -> bool:
+    """Tell whether the assistant is to speak next."""
+    return turns[-1]["role"] != "assistant"
 
 
 def _message(turn: Mapping[str, str], in_parts: bool) -> dict[str, object]:
