@@ -27,7 +27,7 @@ from tests.checkpoints import (
     write_checkpoint,
 )
 from tests.processes import finished
-from tests.test_weights import write
+from tests.test_weights import Raw, write
 
 LAUNCHER = """
 import os, signal, sys
@@ -193,7 +193,8 @@ def write_quantized(folder: Path, config: dict[str, Any]) -> int:
     model = write_checkpoint(folder / "model", make_config()).directory
     text = json.dumps(config | {"quantization": quantization})
     (model / "config.json").write_text(text)
-    draw, tensors = np.random.default_rng(0), {}
+    tensors: Raw = {}
+    draw = np.random.default_rng(0)
     for name, shape in tensor_shapes(config).items():
         if len(shape) == 1:
             tensors[name] = ("F32", shape, np.ones(shape, np.float32).tobytes())
@@ -268,8 +269,12 @@ def test_keys_and_values_of_a_long_prompt_that_is_answered(tmp_path, device):
 def test_a_quantized_checkpoint_that_is_read_block_by_block(tmp_path, device):
     """Its values never stand in memory together, nor does the file."""
     only_in_memory(device)
-    sizes = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16}
-    config = make_config(**sizes, num_key_value_heads=4)
+    config = make_config(
+        hidden_size=1024,
+        intermediate_size=4096,
+        num_hidden_layers=16,
+        num_key_value_heads=4,
+    )
     size = write_quantized(tmp_path, config)
     write_prompts(tmp_path, [text(random_ids(20, seed=seed)) for seed in range(3)])
     how = extract(device)

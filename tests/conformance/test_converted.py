@@ -44,7 +44,7 @@ GROUP, BITS = 32, 4
 WIDE = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 64}
 HEADS = {"head_dim": 16}
 # What mlx-lm needs in a config, and transformers does not.
-NEEDED: dict[str, dict[str, Any]] = {
+NEEDED: dict[str, Config] = {
     "granite": {"attention_bias": False, "mlp_bias": False},
     "cohere2": HEADS,
     "glm4": {**HEADS, "attention_bias": False},
@@ -58,7 +58,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {**HEADS, "moe_intermediate_size": 64, "rope_theta": 10000.0},
     "qwen2_moe": {"moe_intermediate_size": 64, "shared_expert_intermediate_size": 64},
-} | dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text", "exaone4"), HEADS)
+    **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text"), HEADS),
+}
 # Those that mlx-lm 0.32.2 cannot read as transformers writes them.
 UNREAD = ("exaone4", "ministral3", "gpt_oss")
 
@@ -72,7 +73,8 @@ def convert(plain: Path, quantized: Path) -> Config:
     save_config(config, quantized / "config.json")
     for file in plain.glob("tokenizer*"):
         shutil.copy(file, quantized / file.name)
-    return json.loads((quantized / "config.json").read_text())["quantization"]
+    declared: Config = json.loads((quantized / "config.json").read_text())
+    return dict(declared["quantization"])
 
 
 def rounded(weight: F32, group_size: int, bits: int) -> F32:
@@ -114,10 +116,13 @@ def test_what_mlx_lm_wrote_is_read_as_the_values_that_it_stands_for(
         name.removeprefix("transformer."): each
         for name, each in make_tensors(config).items()
     }
-    plain = write_checkpoint(tmp_path / "plain", config, tensors=published)
+    front = "" if family == "gpt2" else "model."
+    plain = write_checkpoint(
+        tmp_path / "plain", config, tensors=published, prefix=front
+    )
     declared = convert(plain.directory, tmp_path / "quantized")
     tensors = as_quantized(plain.tensors, family, declared)
-    write_checkpoint(tmp_path / "twin", config, tensors=tensors)
+    write_checkpoint(tmp_path / "twin", config, tensors=tensors, prefix=front)
     prompts = [text(random_ids(length, seed=length)) for length in (12, 3)]
 
     def run(name: str) -> tuple[F32, str]:
