@@ -22,6 +22,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from tests.expert_families import EXPERT_DIFFERENCES, byte_range, loudness
 from tests.families import DIFFERENCES, GEMMAS, family_shapes
+from tests.packed_draws import as_mlx_names, is_packed, packed_tensors
 
 F32 = NDArray[np.float32]
 Config = dict[str, Any]
@@ -134,9 +135,13 @@ def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def make_tensors(config: Mapping[str, Any], seed: int = 0) -> Tensors:
     """Draw every tensor from the seed and its own name."""
-    tensors = {
-        name: _draw(name, shape, seed) for name, shape in tensor_shapes(config).items()
-    }
+    shapes = tensor_shapes(config)
+    if "quantization" in config:
+        shapes = as_mlx_names(shapes)
+    packed = dict(packed_tensors(config, shapes, seed)) if is_packed(config) else {}
+    tensors: Tensors = {}
+    for name, shape in shapes.items():
+        tensors |= packed.get(name) or {name: _draw(name, shape, seed)}
     if config["model_type"] in GEMMAS:  # their norms store w - 1
         norms = {name: each for name, each in tensors.items() if _is_norm(name)}
         tensors |= {name: each - np.float32(1) for name, each in norms.items()}

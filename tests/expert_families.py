@@ -157,6 +157,13 @@ def is_mxfp4(config: Config) -> bool:
 
 
 _ROUTERS = (".gate.weight", ".router.weight")
+# gpt-oss's alone, as it is published and as mlx-lm names them.
+_CLAMPED = (
+    ".experts.gate_up_proj",
+    ".experts.gate_proj.weight",
+    ".experts.up_proj.weight",
+)
+_AFTER_CLAMPED = (".experts.down_proj", ".experts.down_proj.weight")
 
 
 def loudness(name: str) -> float:
@@ -166,9 +173,9 @@ def loudness(name: str) -> float:
     """
     if name.endswith(_ROUTERS):
         return 2.0
-    if name.endswith("experts.gate_up_proj"):
+    if name.endswith(_CLAMPED):
         return 6.0
-    return 0.2 if name.endswith("experts.down_proj") else 1.0
+    return 0.2 if name.endswith(_AFTER_CLAMPED) else 1.0
 
 
 # Scales are powers of two, stored with 127 added.

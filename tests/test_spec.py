@@ -116,7 +116,11 @@ def test_generation_reads_the_whole_file(family, tied):
     assert listed(config, head=True) == in_file(config)
 
 
-@pytest.mark.parametrize("name", FAMILY_CASES)
+# Whose files hold no packed bits, which a spec knows nothing of.
+PLAIN = [name for name in FAMILY_CASES if not name.endswith("mxfp4")]
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_generation_reads_the_whole_file_of_a_golden_case(name):
     config, _ = FAMILY_CASES[name]
     assert listed(config, head=True) == in_file(config)

@@ -81,7 +81,8 @@ def test_a_response_has_the_log_probability_of_transformers(
     )
     steered = scores(runtime, [scored.response], golden.steered.vectors)
     assert steered == pytest.approx([scored.steered], rel=near)
-    assert abs(scored.steered - scored.unsteered) > 0.1
+    # There is something to see, of sums of some 60.
+    assert abs(scored.steered - scored.unsteered) > 0.02
 
 
 @pytest.mark.parametrize("chat_template", MODES)

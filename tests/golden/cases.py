@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tests.checkpoints import Config, make_config, random_ids
 from tests.families import field_of
 from tests.golden.family_cases import FAMILY_CASES, LENGTHS
+from tests.golden.quantized_cases import QUANTIZED_CASES
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -123,6 +124,7 @@ CASES: Mapping[str, tuple[Config, Sequence[int]]] = {
         LENGTHS,
     ),
     **FAMILY_CASES,
+    **QUANTIZED_CASES,
 }
 
 
