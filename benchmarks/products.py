@@ -83,6 +83,8 @@ def make_passes(
         blocks = options.blocks or spec.num_hidden_layers
         block = make(list(block_shapes(first, tokens, tokens)))
         return [block] * (blocks - 1) + [make(list(block_shapes(first, tokens, last)))]
+    if len(options.experts) != len(spec.layers):
+        raise SystemExit("the run was cut into waves: it needs more free memory")
     seen = [tokens] * (len(spec.layers) - 1) + [last]
     return [
         make(list(block_shapes(block, tokens, rows, served)))
