@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import commands, startup, writing
+from benchmarks import commands, experts, quantized, startup, writing
 from benchmarks.cases import Case, make_cases
 from benchmarks.commands import PYTHON, Setup
 from benchmarks.process import Run, ask, run, say, unpin
@@ -51,16 +51,22 @@ def main() -> None:
         runs=options.runs,
         work=options.work,
     )
-    results = measure(setup, choose_cases(setup, options.data, options.cases))
+    cases = make_cases(options.data, setup.work)
+    results = measure(setup, choose_cases(setup, cases, options.cases))
     print(run([*PYTHON, "benchmarks.machine"]).output)
     print(
         f"device {setup.device}, precision {setup.precision}, "
         f"medians of {setup.runs} runs\n"
     )
-    print(peer_table(results), end="\n\n")
-    print(products_table(setup, results), end="\n\n")
+    if results:
+        print(peer_table(results), end="\n\n")
+        print(products_table(setup, results), end="\n\n")
     print(writing.table(setup), end="\n\n")
     print(startup.table(setup.work, setup.runs))
+    if "q" in options.cases and setup.device in commands.COMMAND_DEVICES:
+        print(f"\n{quantized.table(setup, cases[0])}")
+    if "m" in options.cases and setup.device == "cpu":
+        print(f"\n{experts.table(setup)}")
 
 
 def read_options() -> argparse.Namespace:
@@ -72,20 +78,16 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--cases", default="abcdxef", help="letters of the cases")
+    parser.add_argument("--cases", default="abcdxefqm", help="letters of the cases")
     parser.add_argument("--kernel", help="OpenBLAS's kernels: Haswell for AVX2")
     parser.add_argument("--work", type=Path, default=Path("build/bench"))
     return parser.parse_args()
 
 
-def choose_cases(setup: Setup, data: Path, keys: str) -> list[Case]:
+def choose_cases(setup: Setup, cases: list[Case], keys: str) -> list[Case]:
     """Take the cases that were asked for; one needs bf16 weights, and the cpu."""
     has_bf16 = setup.bf16_model is not None and setup.device == "cpu"
-    return [
-        case
-        for case in make_cases(data, setup.work)
-        if case.key in keys and (has_bf16 or not case.bf16)
-    ]
+    return [case for case in cases if case.key in keys and (has_bf16 or not case.bf16)]
 
 
 def measure(setup: Setup, cases: list[Case]) -> list[Result]:

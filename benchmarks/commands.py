@@ -50,6 +50,12 @@ def ster(setup: Setup, case: Case, output: Path) -> list[str]:
     return words if case.memory is None else [*words, "--memory", case.memory]
 
 
+def counted(setup: Setup, case: Case, output: Path) -> list[str]:
+    """Write the document, and count what is read and unpacked."""
+    words = [*PYTHON, "benchmarks.counted", "run", "extract"]
+    return [*words, *_flags(setup, case), "--output", str(output)]
+
+
 def library(setup: Setup, case: Case) -> list[str]:
     """Time one call of the library."""
     return [*PYTHON, "benchmarks.library", *_flags(setup, case)]

@@ -1,45 +1,86 @@
-"""``ster``, with a count of the bytes that it takes from its mapped weights.
+"""``ster``, with a count of what it takes from its weight files and of unpacking.
 
-``counted run WORDS...`` is the command itself, then prints ``{"block_bytes"}``;
-``counted tokens MODEL PROMPTS`` prints ``{"num_tokens", "num_last"}``.
+``counted run WORDS...`` is the command itself, then prints ``{"read_bytes",
+"unpacking", "processor"}``: bytes of tensors that were copied out of the files, and
+seconds of all threads, those in which quantized values were unpacked and those of the
+whole process. ``counted tokens MODEL PROMPTS`` prints ``{"num_tokens", "num_last"}``.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from ster.checkpoint import stored
+from ster.checkpoint.packing_formats import dequantize
 from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
-from ster.checkpoint.weights import StoredTensor
+from ster.checkpoint.weight_file import WeightFile
 from ster.cli import run
 from ster.documents.prompts import read_prompt_set
 from ster.reporting import QuietReporter
 from ster.stream.packing import DistinctTokens
 
 
+class Count:
+    """A sum that all threads add to."""
+
+    def __init__(self) -> None:
+        self.sum: float = 0
+        self._lock = Lock()
+
+    def add(self, value: float) -> None:
+        """Add to it."""
+        with self._lock:
+            self.sum += value
+
+
 def main() -> None:
     """Do what the first word says."""
     word, *words = sys.argv[1:]
-    print(json.dumps(count_tokens(*words) if word == "tokens" else count_bytes(words)))
+    print(json.dumps(count_tokens(*words) if word == "tokens" else count_run(words)))
 
 
-def count_bytes(words: list[str]) -> dict[str, int]:
-    """Run the command; count the matrices' bytes each time some are converted."""
-    taken, lock, convert = 0, Lock(), StoredTensor.as_float32
-
-    def counting(tensor: StoredTensor) -> Any:  # noqa: ANN401
-        nonlocal taken
-        with lock:
-            taken += tensor.data.nbytes
-        return convert(tensor)
-
-    StoredTensor.as_float32 = counting  # type: ignore[assignment, method-assign]
+def count_run(words: list[str]) -> dict[str, float]:
+    """Run the command, and count."""
+    taken, unpacking = count_reads(), Count()
+    stored.dequantize = timed(dequantize, unpacking)  # type: ignore[attr-defined]
     if code := run(words):
         raise SystemExit(code)
-    return {"block_bytes": taken}
+    processor = time.process_time()
+    return {
+        "read_bytes": taken.sum,
+        "unpacking": unpacking.sum,
+        "processor": processor,
+    }
+
+
+def count_reads() -> Count:
+    """Count the bytes of tensors that are copied out of weight files from now on."""
+    taken, copy = Count(), WeightFile.copy_into
+
+    def counting(file: WeightFile, start: int, out: Any) -> None:  # noqa: ANN401
+        taken.add(out.nbytes)
+        copy(file, start, out)
+
+    WeightFile.copy_into = counting  # type: ignore[assignment, method-assign]
+    return taken
+
+
+def timed(work: Callable[..., Any], spent: Count) -> Callable[..., Any]:
+    """Return what does the same and adds its thread's processor time."""
+
+    def timing(*words: Any, **flags: Any) -> Any:  # noqa: ANN401
+        started = time.thread_time()
+        made = work(*words, **flags)
+        spent.add(time.thread_time() - started)
+        return made
+
+    return timing
 
 
 def count_tokens(model: str, prompts: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 from ster import load
 from ster.checkpoint.resolve import open_files
@@ -30,8 +31,12 @@ class TokenCounter(QuietReporter):
 
 
 def main() -> None:
+    """Print what was measured."""
+    print(json.dumps(measure(read_options())))
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Time the call, or write the document."""
-    options = read_options()
     counter = TokenCounter()
     runtime = load(
         options.model,
@@ -48,13 +53,12 @@ def main() -> None:
         runtime.activations(prompts, options.layers)
     seconds = time.perf_counter() - started
     ids = encode(options, prompts)
-    answer = {
+    return {
         "seconds": seconds,
         "num_tokens": counter.num_tokens,
         "num_prompt_tokens": sum(map(len, ids)),
         "num_last": len(set(map(tuple, ids))),
     }
-    print(json.dumps(answer))
 
 
 def read_options() -> argparse.Namespace:

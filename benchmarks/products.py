@@ -3,7 +3,8 @@
 q, k, v, o, gate, up and down of every block, over as many rows as the run has distinct
 tokens, each as one product on all cores. Of the last block only k and v see all rows;
 the rest sees the last tokens. One block's random weights serve for all blocks and the
-results go to the same place each time, so this is a lower bound.
+results go to the same place each time, so this is a lower bound. Of experts each has
+the rows that it is said to have, and a product for each matrix.
 
 Prints ``{"seconds", "flops"}``; with MLX also ``"ceiling"``, the most operations a
 second that large square products reach at this width.
@@ -15,7 +16,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -23,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from ster import load
-from ster.architecture.spec import LayerSpec
+from ster.architecture.parts import Experts, FeedForward
+from ster.architecture.spec import LayerSpec, ModelSpec
 
 # A product: its rows, inputs and outputs.
 Shape = tuple[int, int, int]
@@ -45,13 +47,14 @@ def main() -> None:
     """Time the products of a run."""
     options = read_options()
     spec = load(options.model).config
-    blocks = options.blocks or spec.num_hidden_layers
-    block = list(block_shapes(spec.layers[0], options.tokens, options.tokens))
-    last = list(block_shapes(spec.layers[0], options.tokens, options.last))
+    if not isinstance(spec, ModelSpec):
+        raise SystemExit("its blocks are not ster's own, so their shapes are not known")
     make = numpy_pass if options.device == "cpu" else mlx_maker(options)
-    seconds = time_passes(make(block), make(last), blocks)
-    flops = (blocks - 1) * count(block) + count(last)
-    answer: dict[str, Any] = {"seconds": seconds, "flops": flops}
+    passes = make_passes(spec, options, make)
+    answer: dict[str, Any] = {
+        "seconds": time_passes(passes),
+        "flops": sum(count(each.shapes) for each in passes),
+    }
     if options.device != "cpu":
         size = CEILING_SIZES.get(options.device, CEILING_SIZE)
         answer["ceiling"] = ceiling(make, size)
@@ -66,21 +69,57 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, required=True, help="distinct tokens")
     parser.add_argument("--last", type=int, required=True, help="distinct last tokens")
     parser.add_argument("--blocks", type=int, help="how many; all where not given")
+    help = "of each block, how many rows each expert serves; JSON"
+    parser.add_argument("--experts", type=json.loads, help=help)
     return parser.parse_args()
 
 
-def block_shapes(block: LayerSpec, tokens: int, last: int) -> Iterator[Shape]:
-    """List one block's products; keys and values see all tokens, the rest ``last``."""
+def make_passes(
+    spec: ModelSpec, options: argparse.Namespace, make: Callable[[list[Shape]], Pass]
+) -> list[Pass]:
+    """Prepare all blocks; without experts, all but the last are one."""
+    tokens, last, first = options.tokens, options.last, spec.layers[0]
+    if not options.experts:
+        blocks = options.blocks or spec.num_hidden_layers
+        block = make(list(block_shapes(first, tokens, tokens)))
+        return [block] * (blocks - 1) + [make(list(block_shapes(first, tokens, last)))]
+    if len(options.experts) != len(spec.layers):
+        raise SystemExit("the run was cut into waves: it needs more free memory")
+    seen = [tokens] * (len(spec.layers) - 1) + [last]
+    return [
+        make(list(block_shapes(block, tokens, rows, served)))
+        for block, rows, served in zip(spec.layers, seen, options.experts, strict=True)
+    ]
+
+
+def block_shapes(
+    block: LayerSpec, tokens: int, last: int, served: Sequence[int] = ()
+) -> Iterator[Shape]:
+    """List one block's products.
+
+    Args:
+        block: What it is.
+        tokens: Rows that keys and values see.
+        last: Rows that the rest sees.
+        served: Of these, how many each expert does.
+    """
     attention, feed_forward = block.attention, block.feed_forward
-    for rows, matrix in (
+    matrices = [
         (last, attention.q_proj),
         (tokens, attention.k_proj),
         (tokens, attention.v_proj),
         (last, attention.o_proj),
-        (last, feed_forward.gate_proj),
-        (last, feed_forward.up_proj),
-        (last, feed_forward.down_proj),
-    ):
+    ]
+    parts: list[tuple[int, FeedForward]]
+    if isinstance(feed_forward, Experts):
+        matrices.append((last, feed_forward.router))
+        parts = list(zip(served, feed_forward.experts, strict=True))
+    else:
+        parts = [(last, feed_forward)]
+    matrices += [
+        (rows, each) for rows, part in parts for each in (*part.inner, part.down_proj)
+    ]
+    for rows, matrix in matrices:
         yield rows, matrix.inputs, matrix.outputs
 
 
@@ -89,15 +128,14 @@ def count(shapes: list[Shape]) -> int:
     return sum(2 * rows * inputs * outputs for rows, inputs, outputs in shapes)
 
 
-def time_passes(block: Pass, last: Pass, num_blocks: int) -> float:
-    """Take the median of some passes over all blocks, after a first that warms up."""
-    block.run()
+def time_passes(blocks: list[Pass]) -> float:
+    """Take the median of some passes over all blocks, after one that warms up."""
+    blocks[0].run()
     times = []
     for _ in range(PASSES):
         started = time.perf_counter()
-        for _ in range(num_blocks - 1):
+        for block in blocks:
             block.run()
-        last.run()
         times.append(time.perf_counter() - started)
     return median(times)
 
