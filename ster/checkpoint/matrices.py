@@ -56,8 +56,8 @@ class StoredMatrix:
             WeightsError: The file has changed since it was opened.
         """
         weight, as_is = self.weight, self.place.keeps_order and not self.is_transposed
-        if isinstance(weight, StoredTensor) and weight.dtype == "F32" and as_is:
-            weight.part(int(rows[0]), len(rows)).read(out)
+        if isinstance(weight, StoredTensor) and as_is:
+            weight.part(int(rows[0]), len(rows)).read_float32(out)
         else:
             out[:] = self.take(rows)
 

@@ -125,6 +125,15 @@ class StoredTensor:
         values: F32 = widened(self.read(), self.dtype)
         return values
 
+    def read_float32(self, out: F32) -> None:
+        """Copy all values as f32 into a contiguous array; see ``as_float32``."""
+        if self.dtype == "F32":
+            self.read(out)
+        elif self.dtype == "BF16":
+            _shift_up(self.read(), out.view(np.uint32))
+        else:
+            out[...] = self.read()
+
     def rows_as_float32(self, rows: Rows) -> F32:
         """Copy some rows out as f32, exactly; see ``as_float32``."""
         values: F32 = widened(self.read_rows(rows), self.dtype)
@@ -196,11 +205,16 @@ Stored = StoredTensor | QuantizedTensor
 
 def widened(raw: Raw, dtype: str) -> Any:  # noqa: ANN401 - scales of some are bytes
     """Convert floats to f32, exactly; bytes stay as they are."""
-    if dtype == "BF16":  # an f32's upper half
-        bits = raw.astype(np.uint32)
-        bits <<= 16
-        return bits.view(np.float32)
+    if dtype == "BF16":
+        return _shift_up(raw, np.empty(raw.shape, np.uint32)).view(np.float32)
     return raw.astype(np.float32) if dtype == "F16" else raw
+
+
+def _shift_up(raw: Raw, bits: Raw) -> Raw:
+    """Make an f32's upper half of 16 bits."""
+    bits[...] = raw
+    bits <<= 16
+    return bits
 
 
 def _in_a_row(rows: Rows) -> bool:
