@@ -108,7 +108,7 @@ def _expert_rows(block: LayerSpec) -> int:
     if not isinstance(made, Experts):
         return 0
     hidden = made.router.inputs
-    rows = rows_at_once(hidden, multiplied_outputs(block))
+    rows = rows_at_once(block, multiplied_outputs(block))
     return 4 * 2 * rows * made.num_chosen * (3 * hidden + 2 * made.widest)
 
 

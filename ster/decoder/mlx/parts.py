@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import mlx.core as mx
@@ -37,6 +37,10 @@ class Linear:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
         y = x @ self.weight.astype(mx.float32).T
         return y if self.bias is None else y + self.bias
+
+    def widened(self) -> Linear:
+        """Return the same at f32, for several products."""
+        return Linear(weight=self.weight.astype(mx.float32), bias=self.bias)
 
     def outputs(self, start: int, stop: int) -> Linear:
         """Return the part that makes some of the outputs."""
@@ -82,6 +86,10 @@ class QuantizedLinear:
         )
         return y if self.bias is None else y + self.bias
 
+    def widened(self) -> QuantizedLinear:
+        """Itself: it is never widened."""
+        return self
+
     def outputs(self, start: int, stop: int) -> QuantizedLinear:
         """Return the part that makes some of the outputs."""
         return QuantizedLinear(
@@ -112,6 +120,10 @@ class JoinedLinear:
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
         return mx.concatenate([each(x) for each in self.joined], axis=-1)
+
+    def widened(self) -> JoinedLinear:
+        """Return the same with weights at f32, for several products."""
+        return JoinedLinear(joined=tuple(each.widened() for each in self.joined))
 
     def outputs(self, start: int, stop: int) -> JoinedLinear:
         """Return those that make some of the outputs; they begin and end with some."""
@@ -198,6 +210,11 @@ class MLP:
     gated: bool
     up_proj: AnyLinear
     down_proj: AnyLinear
+
+    def widened(self) -> MLP:
+        """Return the same with weights at f32, for several calls."""
+        up_proj, down_proj = self.up_proj.widened(), self.down_proj.widened()
+        return replace(self, up_proj=up_proj, down_proj=down_proj)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, hidden_size)."""
