@@ -90,15 +90,16 @@ def _multiplied_format(model: ModelSpec, prefix: str, module: Module) -> Format 
 def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
     """Count a block that is opened and closed.
 
-    A plain weight is there as stored, at the run's width, stacked, and widened for the
-    products, and the next block's as stored; a quantized one as it is, on the host, on
-    the device, and stacked, and so the next block's.
+    A plain weight is there at the run's width and widened for the products, and the
+    next block's as stored, on the host and on the device, and at the run's width: 16
+    bytes at most, since what has a width already is not copied. A quantized one is
+    there, and the next block's on the host, on the device, and with wide scales.
     """
     opened = 0
     for module in block.modules:
         held = _module_bytes(model, block.prefix, module, width)
         plain = _multiplied_format(model, block.prefix, module) is None
-        opened += (2 * width + 12) * count_values([module]) if plain else 5 * held
+        opened += 16 * count_values([module]) if plain else 4 * held
     return opened
 
 
