@@ -50,7 +50,7 @@ def place(device: str) -> Any:
 
 
 def drawn(*shape: int, seed: int = 0) -> NDArray[np.float32]:
-    values: NDArray[np.float32] = np.random.default_rng(seed).standard_normal(shape)
+    values = np.random.default_rng(seed).standard_normal(shape)
     return values.astype(np.float32)
 
 
@@ -65,7 +65,8 @@ def looped(
 ) -> NDArray[np.float64]:
     wide = x.astype(np.float64), weight.astype(np.float64)
     rows = [wide[1][expert] @ row for row, expert in zip(wide[0], chosen, strict=True)]
-    return np.stack(rows) + bias[chosen]
+    made: NDArray[np.float64] = np.stack(rows) + bias[chosen]
+    return made
 
 
 @pytest.mark.parametrize("num_rows", [1, 5, 6, 7, 40, 300])
@@ -139,15 +140,17 @@ def route(place: Any, scores: NDArray[np.float32]) -> tuple[NDArray[Any], NDArra
     """Route rows whose scores are given; the router is the identity."""
     width = scores.shape[1]
     spec = resolve_config(MOE | {"num_experts": width}, "config.json")
+    nothing: Any = None
+    experts: Any = spec.layers[0].feed_forward
     with place:
         router = Linear(weight=mx.eye(width), bias=None)
         made = Experts(
-            spec=spec.layers[0].feed_forward,
+            spec=experts,
             router=router,
             activation="silu",
-            gate_proj=None,
-            up_proj=None,
-            down_proj=None,
+            gate_proj=nothing,
+            up_proj=nothing,
+            down_proj=nothing,
             shared=None,
             shared_gate=None,
         )
@@ -190,8 +193,8 @@ def test_a_clamped_activation_holds_what_is_large_and_passes_on_what_is_no_numbe
     place,
 ):
     activation = ClampedSwiglu(alpha=1.702, limit=7.0)
-    gate = np.float32([1e30, np.inf, -1e30, np.nan, 0, 0])
-    up = np.float32([1e30, np.inf, 5, 1, np.nan, -np.inf])
+    gate = np.array([1e30, np.inf, -1e30, np.nan, 0, 0], np.float32)
+    up = np.array([1e30, np.inf, 5, 1, np.nan, -np.inf], np.float32)
     with place:
         made = np.array(meet(activation, mx.array(gate), mx.array(up)))
     np.testing.assert_allclose(made[:2], 8 * 7, rtol=1e-4)
@@ -230,10 +233,13 @@ def test_weights_are_widened_once_for_all_parts_of_the_rows(
         monkeypatch.setattr(kind, "widened", watched)
     monkeypatch.setattr("ster.decoder.mlx.block.MAX_PRODUCT", 1 << 14)
     calls: list[int] = []
-    route = Experts.route
-    monkeypatch.setattr(
-        Experts, "route", lambda self, x: calls.append(len(x)) or route(self, x)
-    )
+    choose = Experts.route
+
+    def counted(self: Experts, x: Any) -> Any:
+        calls.append(len(x))
+        return choose(self, x)
+
+    monkeypatch.setattr(Experts, "route", counted)
     read(opened, [random_ids(40)], [1])
     assert len(calls) > 2
     assert widened.count("StackedLinear") == 3

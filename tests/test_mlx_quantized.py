@@ -48,7 +48,7 @@ def place(device: str) -> Iterator[None]:
 
 
 def drawn(*shape: int, seed: int = 0) -> NDArray[np.float32]:
-    values: NDArray[np.float32] = np.random.default_rng(seed).standard_normal(shape)
+    values = np.random.default_rng(seed).standard_normal(shape)
     return values.astype(np.float32)
 
 

@@ -15,6 +15,9 @@ from ster.decoder.mlx.parts import MLP, AnyLinear, meet
 # MLX counts the former with 32 bits, and has a thread of one block for each of those.
 MAX_STACK_BYTES = (1 << 31) - 1
 MAX_STACK_MATRICES = 1024
+# Rows from which their order is worth telling: MLX then multiplies tiles of them, which
+# few rows do not fill.
+MIN_SORTED_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.arra
             x[:, None],
             part.astype(mx.float32).swapaxes(-1, -2),
             rhs_indices=inside,
-            sorted_indices=True,
+            sorted_indices=len(experts) >= MIN_SORTED_ROWS,
         )
         past = (experts >= start)[:, None, None]
         made = product if start == 0 else mx.where(past, product, made)
