@@ -91,6 +91,34 @@ def test_each_row_meets_its_own_experts_weights(
             np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("quantized", [False, True])
+def test_rows_lie_as_far_apart_as_they_are_long(place, monkeypatch, quantized):
+    """Sorted products take it from the strides, whatever has one row alone."""
+    strides: list[tuple[int, ...]] = []
+    name = "gather_qmm" if quantized else "gather_mm"
+    gather = getattr(mx, name)
+
+    def watched(a: Any, *given: Any, **how: Any) -> Any:
+        strides.append(memoryview(a).strides or ())
+        return gather(a, *given, **how)
+
+    monkeypatch.setattr(mx, name, watched)
+    with place:
+        weight = mx.array(drawn(NUM_EXPERTS, OUTPUTS, INPUTS))
+        stack: Any = StackedLinear(weight=weight, bias=None)
+        if quantized:
+            words, scales, biases = mx.quantize(weight, 32, 4)
+            stack = StackedQuantizedLinear(
+                weight=words,
+                scales=scales,
+                biases=biases,
+                format=Format(mode="affine", bits=4, group_size=32),
+                bias=None,
+            )
+        stack(mx.array(drawn(100, INPUTS)), mx.array(experts_of(100)))
+    assert strides == [(4 * INPUTS, 4 * INPUTS, 4)]
+
+
 def test_no_product_has_more_matrices_than_cuda_takes(place, monkeypatch):
     monkeypatch.setattr("ster.decoder.mlx.experts.MAX_STACK_MATRICES", 2)
     x, chosen = drawn(50, INPUTS), experts_of(50)

@@ -44,7 +44,7 @@ class StackedLinear:
             y = _gather_product(x, self.weight, experts)
         elif len(experts) <= len(self.weight):  # no more than these are widened
             chosen = self.weight[experts].astype(mx.float32)
-            y = x[:, None] @ chosen.swapaxes(-1, -2)
+            y = _as_matrices(x) @ chosen.swapaxes(-1, -2)
         else:
             y = _gather_product(x, self.weight, experts)
         return _biased(y[:, 0], self.bias, experts)
@@ -63,7 +63,7 @@ def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.arra
     for start, part in _stack_parts(weight):
         inside = mx.clip(experts, start, start + len(part) - 1) - start
         product = mx.gather_mm(
-            x[:, None],
+            _as_matrices(x),
             part.astype(mx.float32).swapaxes(-1, -2),
             rhs_indices=inside,
             sorted_indices=len(experts) >= MIN_SORTED_ROWS,
@@ -71,6 +71,15 @@ def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.arra
         past = (experts >= start)[:, None, None]
         made = product if start == 0 else mx.where(past, product, made)
     return made
+
+
+def _as_matrices(x: mx.array) -> mx.array:
+    """Make each row a matrix of one row.
+
+    MLX's sorted products take the distance of rows from the new axis, and where it was
+    put in by an index, that is 1 (ml-explore/mlx#3960).
+    """
+    return x.reshape(len(x), 1, -1)
 
 
 def _stack_parts(weight: mx.array) -> list[tuple[int, mx.array]]:
@@ -98,7 +107,7 @@ class StackedQuantizedLinear:
     def __call__(self, x: mx.array, experts: mx.array) -> mx.array:
         """Apply each row's own expert; see ``StackedLinear``."""
         y = mx.gather_qmm(
-            x[:, None],
+            _as_matrices(x),
             self.weight,
             self.scales,
             self.biases,
