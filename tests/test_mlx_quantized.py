@@ -30,6 +30,7 @@ from ster.decoder.mlx.parts import (  # noqa: E402
     JoinedLinear,
     Linear,
     QuantizedLinear,
+    multiplied,
 )
 
 INPUTS = 64
@@ -203,3 +204,36 @@ def test_experts_whose_rows_are_interleaved_come_in_few_reads(
     # Gate and up in turns are read once for each.
     assert sum(reads) < 3 * stored
     assert len(reads) < 30 * made.config["num_local_experts"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "inputs", "stays"),
+    [
+        ("nvfp4", 16, 1024, True),
+        ("nvfp4", 16, 1040, False),
+        ("mxfp4", 32, 96, True),
+        ("fp8", 128, 256, False),
+    ],
+)
+def test_weights_whose_inputs_are_no_whole_tiles_are_multiplied_as_plain_ones(
+    mode, size, inputs, stays
+):
+    packing = Format(mode=mode, bits=4, group_size=size)
+    assert multiplied(packing, inputs) == (packing if stays else None)
+    assert multiplied(None, inputs) is None
+
+
+@pytest.mark.parametrize("hidden_size", [64, 48])
+def test_what_is_stored_in_groups_of_16_is_what_it_is_on_cpu(
+    tmp_path: Path, device, hidden_size
+):
+    config = make_config(hidden_size=hidden_size, intermediate_size=80)
+    tensors, packed = make_tensors(config), {"mode": "nvfp4", "bits": 4}
+    for name in [each for each in tensors if "proj" in each]:
+        words, scales = mx.quantize(mx.array(tensors[name]), 16, 4, mode="nvfp4")
+        tensors[name] = np.array(words)
+        tensors[name.removesuffix("weight") + "scales"] = np.array(scales)
+    declared = {"quantization": packed | {"group_size": 16}}
+    made = write_checkpoint(tmp_path, config | declared, tensors=tensors)
+    found = rows_of(made, device=device)
+    assert_close(found, rows_of(made), tolerance(device, "f32"))

@@ -76,8 +76,8 @@ def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.arra
 def _as_matrices(x: mx.array) -> mx.array:
     """Make each row a matrix of one row.
 
-    MLX's sorted products take the distance of rows from the new axis, and where it was
-    put in by an index, that is 1 (ml-explore/mlx#3960).
+    Where an index puts the new axis in, its stride is 1, and sorted products have taken
+    that for the distance of rows (ml-explore/mlx#3960, mended in 0.32.1).
     """
     return x.reshape(len(x), 1, -1)
 

@@ -9,6 +9,7 @@ from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.decoder.contract import Footprint
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
 from ster.decoder.mlx.block import multiplied_outputs, rows_at_once
+from ster.decoder.mlx.parts import multiplied
 from ster.stream.attention import MIN_QUERIES
 
 # Bytes of a value, by precision.
@@ -83,8 +84,9 @@ def _module_bytes(model: ModelSpec, prefix: str, module: Module, width: int) -> 
 
 def _multiplied_format(model: ModelSpec, prefix: str, module: Module) -> Format | None:
     """Tell the format that a weight is multiplied in; None where it is a plain one."""
-    packing = model.format_of(prefix, module) if isinstance(module, Matrix) else None
-    return None if packing is not None and packing.mode == "fp8" else packing
+    if not isinstance(module, Matrix):
+        return None
+    return multiplied(model.format_of(prefix, module), module.inputs)
 
 
 def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:

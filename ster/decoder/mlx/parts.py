@@ -48,6 +48,23 @@ class Linear:
         return Linear(weight=self.weight[start:stop], bias=bias)
 
 
+# Inputs that Metal's kernels take at once; what was left over, some of them took wrongly
+# (ml-explore/mlx#3912).
+TILE_INPUTS = 32
+
+
+def multiplied(packing: Format | None, inputs: int) -> Format | None:
+    """Tell the format that a weight is multiplied in; None where it is a plain one.
+
+    Args:
+        packing: The format that it is stored in, if it is quantized.
+        inputs: Of the weight.
+    """
+    if packing is None or packing.mode == "fp8" or inputs % TILE_INPUTS:
+        return None
+    return packing
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedLinear:
     """The same with a quantized weight, which is never widened.

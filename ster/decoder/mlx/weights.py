@@ -36,6 +36,7 @@ from ster.decoder.mlx.parts import (
     Linear,
     QuantizedLinear,
     RMSNorm,
+    multiplied,
 )
 from ster.errors import CapacityError, DeviceError
 
@@ -277,9 +278,8 @@ class WeightReader:
 def _format(stored: StoredMatrix) -> Format | None:
     """Tell the format that a weight is multiplied in; None where it is a plain one."""
     weight = stored.weight
-    if isinstance(weight, StoredTensor) or weight.format.mode == "fp8":
-        return None
-    return weight.format
+    packing = None if isinstance(weight, StoredTensor) else weight.format
+    return multiplied(packing, stored.place.inputs)
 
 
 def _brought(
