@@ -48,7 +48,7 @@ class Linear:
         return Linear(weight=self.weight[start:stop], bias=bias)
 
 
-# Inputs that Metal's kernels take at once; what was left over, some of them took wrongly
+# Inputs that Metal's kernels take at once; some took what is left over wrongly
 # (ml-explore/mlx#3912).
 TILE_INPUTS = 32
 
