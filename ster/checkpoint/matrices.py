@@ -61,13 +61,26 @@ class StoredMatrix:
         else:
             out[:] = self.take(rows)
 
-    def read(self, tensor: StoredTensor, out: Raw | None = None) -> Raw:
-        """Copy all its rows out of one of its tensors, as they are stored there."""
+    def row_of(self, tensor: StoredTensor) -> tuple[int, ...]:
+        """Return the shape of one of its rows in one of its tensors."""
+        return tensor.shape[:1] if self.is_transposed else tensor.shape[1:]
+
+    def read(self, tensor: StoredTensor, out: Raw) -> None:
+        """Copy all its rows out of one of its tensors, as they are stored there.
+
+        Args:
+            tensor: Which one.
+            out: Where to, contiguous and of the tensor's type.
+
+        Raises:
+            WeightsError: The file has changed since it was opened.
+        """
         if self.is_transposed:
-            return tensor.read().T[self.place.rows]
-        if self.place.keeps_order:
-            return tensor.read(out)
-        return tensor.read_rows(self.place.rows)
+            out[:] = tensor.read().T[self.place.rows]
+        elif self.place.keeps_order:
+            tensor.read(out)
+        else:
+            out[:] = tensor.read_rows(self.place.rows)
 
     def read_bias(self) -> F32 | None:
         """Copy its bias out as f32, (outputs,), if it has one."""

@@ -7,7 +7,9 @@ written to is then an error, where touching a mapping of it would end the proces
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -97,19 +99,34 @@ class StoredTensor:
         """
         if not len(rows):
             return np.empty((0, *self.shape[1:]), RAW_TYPES[self.dtype])
-        first, last = int(rows.min()), int(rows.max())
-        span = last - first + 1
-        if span <= _NEAR * len(rows) and span * self._row_bytes <= _TOGETHER_BYTES:
-            found = self.part(first, span).read()
-            return found if _in_a_row(rows) else found[rows - first]
         if _in_a_row(rows):
-            return self.part(first, span).read()
+            return self.part(int(rows[0]), len(rows)).read()
         wanted, places = np.unique(rows, return_inverse=True)
         found = np.empty((len(wanted), *self.shape[1:]), RAW_TYPES[self.dtype])
-        for row, out in zip(wanted.tolist(), found, strict=True):
-            self.file.copy_into(self.start + row * self._row_bytes, out)
+        for some in self._near_one_another(wanted):
+            near = wanted[some]
+            first, span = int(near[0]), int(near[-1] - near[0]) + 1
+            if span == len(near):
+                between = found[some]
+            else:
+                between = np.empty((span, *self.shape[1:]), found.dtype)
+            self.file.copy_into(self.start + first * self._row_bytes, between)
+            if span > len(near):
+                found[some] = between[near - first]
         self.file.check_unchanged()
-        return found[places]
+        return found if _in_a_row(places) else found[places]
+
+    def _near_one_another(self, rows: Rows) -> Iterator[slice]:
+        """Cut rows in ascending order into runs that are read together."""
+        gaps = np.diff(rows) > _NEAR
+        most = max(1, _TOGETHER_BYTES // max(1, self._row_bytes))
+        for start, stop in pairwise(
+            [0, *(np.flatnonzero(gaps) + 1).tolist(), len(rows)]
+        ):
+            while start < stop:
+                end = int(np.searchsorted(rows[start:stop], rows[start] + most))
+                yield slice(start, start + end)
+                start += end
 
     def part(self, first: int, count: int) -> StoredTensor:
         """Return some entries of its first axis."""

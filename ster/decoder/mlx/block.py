@@ -28,8 +28,9 @@ from ster.stream.rotary import RotaryTables
 # Multiplications of one product: a tenth of a second on the slowest of these GPUs, so
 # that no command keeps the screen waiting or meets the watchdog.
 MAX_PRODUCT = 1 << 36
-# MLX counts rows with 32 bits, and narrow models would get more at once.
-MAX_ROWS = 1 << 20
+# CUDA starts no more along two of a grid's axes, along which some of MLX's kernels have
+# rows; narrow models would get more at once.
+MAX_ROWS = (1 << 16) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class MLXBlock:
         rows, attn, tables = inputs.attention.rows, self.self_attn, inputs.rotary
         x = _normed(hidden.astype(mx.float32), self.attention_norm)
         cuts = self._parts(len(hidden), attn.qkv_proj.num_outputs)
+        attn = attn.widened() if len(cuts) > 1 else attn
         if rows is None:
             made = [attn.project(x[p], _angles(tables, p)) for p in cuts]
             q, k, v = (mx.concatenate([*pieces]) for pieces in zip(*made, strict=True))
@@ -92,19 +94,24 @@ class MLXBlock:
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
         """Add attention and feed-forward part, rounding each sum to the stream."""
+        parts_of_rows = self._parts(len(hidden), multiplied_outputs(self.spec))
+        attn, mlp = self.self_attn, self.mlp
+        if len(parts_of_rows) > 1:
+            # Once for all parts: a GPU works on several of them at the same time.
+            attn, mlp = attn.widened(), mlp.widened()
 
         def finish(part: slice) -> mx.array:
             resid = hidden[part].astype(mx.float32)
-            added = self.self_attn.o_proj(context[part])
+            added = attn.o_proj(context[part])
             summed = resid + self._weighed(added, self.attention_out_norm)
             if not self.spec.parallel:
                 resid = summed = summed.astype(hidden.dtype).astype(mx.float32)
-            added = self.mlp(_normed(resid, self.feed_forward_norm))
+            added = mlp(_normed(resid, self.feed_forward_norm))
             return summed + self._weighed(added, self.feed_forward_out_norm)
 
         finished: list[mx.array] = []
-        for part in self._parts(len(hidden), multiplied_outputs(self.spec)):
-            if finished and isinstance(self.mlp, Experts):
+        for part in parts_of_rows:
+            if finished and isinstance(mlp, Experts):
                 # As for attention: what experts gather is large.
                 hidden, context = mx.depends([hidden, context], [finished[-1]])
             finished.append(finish(part))
@@ -117,7 +124,7 @@ class MLXBlock:
 
     def _parts(self, num_rows: int, outputs: int) -> list[slice]:
         """Cut rows so that no product of the hidden width is too long a command."""
-        step = rows_at_once(self.spec.attention.q_proj.inputs, outputs)
+        step = rows_at_once(self.spec, outputs)
         return [slice(at, at + step) for at in range(0, num_rows, step)]
 
 
@@ -127,9 +134,11 @@ def multiplied_outputs(block: spec.LayerSpec) -> int:
     return made.widest * (made.num_chosen if isinstance(made, parts.Experts) else 1)
 
 
-def rows_at_once(inputs: int, outputs: int) -> int:
-    """Tell how many rows go through a product of some widths at once."""
-    return min(max(1, MAX_PRODUCT // (inputs * outputs)), MAX_ROWS)
+def rows_at_once(block: spec.LayerSpec, outputs: int) -> int:
+    """Tell how many rows of a block go at once through a product to some outputs."""
+    made, inputs = block.feed_forward, block.attention.q_proj.inputs
+    copies = made.num_chosen if isinstance(made, parts.Experts) else 1
+    return max(1, min(MAX_PRODUCT // (inputs * outputs), MAX_ROWS // copies))
 
 
 def _normed(x: mx.array, norm: AnyNorm | None) -> mx.array:

@@ -129,7 +129,7 @@ class MLXDecoder:
             if positions is not None:
                 added = mx.array(positions.take(position_ids)).astype(dtype)
                 rows = rows.astype(mx.float32) + added.astype(mx.float32)
-        return rows.astype(dtype)
+            return rows.astype(dtype)
 
     def take(self, hidden: mx.array, rows: Ints) -> mx.array:
         """Take some rows of a stream."""

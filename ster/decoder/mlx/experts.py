@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 
@@ -10,6 +10,14 @@ from ster.architecture import parts
 from ster.architecture.parts import ClampedSwiglu
 from ster.architecture.quantization import Format
 from ster.decoder.mlx.parts import MLP, AnyLinear, meet
+
+# Bytes of a stack that one gathered product may reach into, and its matrices: on CUDA
+# MLX counts the former with 32 bits, and has a thread of one block for each of those.
+MAX_STACK_BYTES = (1 << 31) - 1
+MAX_STACK_MATRICES = 1024
+# Rows from which their order is worth telling: MLX then multiplies tiles of them, which
+# few rows do not fill.
+MIN_SORTED_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +44,50 @@ class StackedLinear:
             y = _gather_product(x, self.weight, experts)
         elif len(experts) <= len(self.weight):  # no more than these are widened
             chosen = self.weight[experts].astype(mx.float32)
-            y = x[:, None] @ chosen.swapaxes(-1, -2)
+            y = _as_matrices(x) @ chosen.swapaxes(-1, -2)
         else:
-            y = _gather_product(x, self.weight.astype(mx.float32), experts)
+            y = _gather_product(x, self.weight, experts)
         return _biased(y[:, 0], self.bias, experts)
+
+    def widened(self) -> StackedLinear:
+        """Return the same at f32, for several products."""
+        return StackedLinear(weight=self.weight.astype(mx.float32), bias=self.bias)
 
 
 def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.array:
-    return mx.gather_mm(
-        x[:, None], weight.swapaxes(-1, -2), rhs_indices=experts, sorted_indices=True
-    )
+    """Multiply each row by its own matrix, in f32, (num_rows, 1, outputs).
+
+    All rows go through each part of a stack that is too large for one product.
+    """
+    made = mx.zeros((), mx.float32)
+    for start, part in _stack_parts(weight):
+        inside = mx.clip(experts, start, start + len(part) - 1) - start
+        product = mx.gather_mm(
+            _as_matrices(x),
+            part.astype(mx.float32).swapaxes(-1, -2),
+            rhs_indices=inside,
+            sorted_indices=len(experts) >= MIN_SORTED_ROWS,
+        )
+        past = (experts >= start)[:, None, None]
+        made = product if start == 0 else mx.where(past, product, made)
+    return made
+
+
+def _as_matrices(x: mx.array) -> mx.array:
+    """Make each row a matrix of one row.
+
+    Where an index puts the new axis in, its stride is 1, and sorted products have taken
+    that for the distance of rows (ml-explore/mlx#3960, mended in 0.32.1).
+    """
+    return x.reshape(len(x), 1, -1)
+
+
+def _stack_parts(weight: mx.array) -> list[tuple[int, mx.array]]:
+    """Cut a stack, each part with the number of its first matrix."""
+    _, outputs, inputs = weight.shape
+    step = max(1, min(MAX_STACK_BYTES // (4 * outputs * inputs), MAX_STACK_MATRICES))
+    starts = range(0, len(weight), step)
+    return [(start, weight[start : start + step]) for start in starts]
 
 
 def _biased(y: mx.array, bias: mx.array | None, experts: mx.array) -> mx.array:
@@ -65,7 +107,7 @@ class StackedQuantizedLinear:
     def __call__(self, x: mx.array, experts: mx.array) -> mx.array:
         """Apply each row's own expert; see ``StackedLinear``."""
         y = mx.gather_qmm(
-            x[:, None],
+            _as_matrices(x),
             self.weight,
             self.scales,
             self.biases,
@@ -77,6 +119,10 @@ class StackedQuantizedLinear:
             sorted_indices=True,
         )
         return _biased(y[:, 0], self.bias, experts)
+
+    def widened(self) -> StackedQuantizedLinear:
+        """Itself: it is never widened."""
+        return self
 
 
 AnyStacked = StackedLinear | StackedQuantizedLinear
@@ -119,11 +165,24 @@ class Experts:
         summed = (made * weights[..., None]).sum(axis=1)
         return summed if self.shared is None else summed + self._shared(x, self.shared)
 
+    def widened(self) -> Experts:
+        """Return the same with weights at f32, for several calls."""
+        return replace(
+            self,
+            router=self.router.widened(),
+            gate_proj=self.gate_proj.widened(),
+            up_proj=self.up_proj.widened(),
+            down_proj=self.down_proj.widened(),
+            shared=None if self.shared is None else self.shared.widened(),
+        )
+
     def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """Choose experts, (num_rows, num_chosen), and weigh them, likewise."""
         shares = mx.softmax(self.router(x), axis=-1, precise=True)
         last = shares.shape[-1] - self.spec.num_chosen
-        chosen = mx.argpartition(shares, last, axis=-1)[:, last:]
+        # A row that is not finite has no order, and shares that say so all the same.
+        ranked = mx.where(mx.isnan(shares), -1, shares)
+        chosen = mx.argpartition(ranked, last, axis=-1)[:, last:]
         weights = mx.take_along_axis(shares, chosen, axis=-1)
         if self.spec.normalized:
             weights = weights / weights.sum(axis=-1, keepdims=True)

@@ -9,6 +9,7 @@ from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.decoder.contract import Footprint
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
 from ster.decoder.mlx.block import multiplied_outputs, rows_at_once
+from ster.decoder.mlx.parts import multiplied
 from ster.stream.attention import MIN_QUERIES
 
 # Bytes of a value, by precision.
@@ -83,22 +84,24 @@ def _module_bytes(model: ModelSpec, prefix: str, module: Module, width: int) -> 
 
 def _multiplied_format(model: ModelSpec, prefix: str, module: Module) -> Format | None:
     """Tell the format that a weight is multiplied in; None where it is a plain one."""
-    packing = model.format_of(prefix, module) if isinstance(module, Matrix) else None
-    return None if packing is not None and packing.mode == "fp8" else packing
+    if not isinstance(module, Matrix):
+        return None
+    return multiplied(model.format_of(prefix, module), module.inputs)
 
 
 def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
     """Count a block that is opened and closed.
 
-    A plain weight is there as stored, at the run's width, stacked, and widened for the
-    products, and the next block's as stored; a quantized one as it is, on the host, on
-    the device, and stacked, and so the next block's.
+    A plain weight is there at the run's width and widened for the products, and the
+    next block's as stored, on the host and on the device, and at the run's width: 16
+    bytes at most, since what has a width already is not copied. A quantized one is
+    there, and the next block's on the host, on the device, and with wide scales.
     """
     opened = 0
     for module in block.modules:
         held = _module_bytes(model, block.prefix, module, width)
         plain = _multiplied_format(model, block.prefix, module) is None
-        opened += (2 * width + 12) * count_values([module]) if plain else 5 * held
+        opened += 16 * count_values([module]) if plain else 4 * held
     return opened
 
 
@@ -108,7 +111,7 @@ def _expert_rows(block: LayerSpec) -> int:
     if not isinstance(made, Experts):
         return 0
     hidden = made.router.inputs
-    rows = rows_at_once(hidden, multiplied_outputs(block))
+    rows = rows_at_once(block, multiplied_outputs(block))
     return 4 * 2 * rows * made.num_chosen * (3 * hidden + 2 * made.widest)
 
 

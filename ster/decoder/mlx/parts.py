@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import mlx.core as mx
@@ -38,10 +38,31 @@ class Linear:
         y = x @ self.weight.astype(mx.float32).T
         return y if self.bias is None else y + self.bias
 
+    def widened(self) -> Linear:
+        """Return the same at f32, for several products."""
+        return Linear(weight=self.weight.astype(mx.float32), bias=self.bias)
+
     def outputs(self, start: int, stop: int) -> Linear:
         """Return the part that makes some of the outputs."""
         bias = None if self.bias is None else self.bias[start:stop]
         return Linear(weight=self.weight[start:stop], bias=bias)
+
+
+# Inputs that Metal's kernels take at once; some took what is left over wrongly
+# (ml-explore/mlx#3912).
+TILE_INPUTS = 32
+
+
+def multiplied(packing: Format | None, inputs: int) -> Format | None:
+    """Tell the format that a weight is multiplied in; None where it is a plain one.
+
+    Args:
+        packing: The format that it is stored in, if it is quantized.
+        inputs: Of the weight.
+    """
+    if packing is None or packing.mode == "fp8" or inputs % TILE_INPUTS:
+        return None
+    return packing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +103,10 @@ class QuantizedLinear:
         )
         return y if self.bias is None else y + self.bias
 
+    def widened(self) -> QuantizedLinear:
+        """Itself: it is never widened."""
+        return self
+
     def outputs(self, start: int, stop: int) -> QuantizedLinear:
         """Return the part that makes some of the outputs."""
         return QuantizedLinear(
@@ -112,6 +137,10 @@ class JoinedLinear:
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
         return mx.concatenate([each(x) for each in self.joined], axis=-1)
+
+    def widened(self) -> JoinedLinear:
+        """Return the same with weights at f32, for several products."""
+        return JoinedLinear(joined=tuple(each.widened() for each in self.joined))
 
     def outputs(self, start: int, stop: int) -> JoinedLinear:
         """Return those that make some of the outputs; they begin and end with some."""
@@ -198,6 +227,11 @@ class MLP:
     gated: bool
     up_proj: AnyLinear
     down_proj: AnyLinear
+
+    def widened(self) -> MLP:
+        """Return the same with weights at f32, for several calls."""
+        up_proj, down_proj = self.up_proj.widened(), self.down_proj.widened()
+        return replace(self, up_proj=up_proj, down_proj=down_proj)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, hidden_size)."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import mlx.core as mx
 import numpy as np
@@ -15,7 +16,7 @@ from ster.architecture.modules import Matrix, Norm, Values
 from ster.architecture.quantization import Format
 from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.checkpoint.matrices import StoredMatrix, stored_matrix
-from ster.checkpoint.stored import QuantizedTensor, Raw, Stored, StoredTensor
+from ster.checkpoint.stored import RAW_TYPES, STORED_TYPES, Raw, Stored, StoredTensor
 from ster.decoder.held import HeldWeights
 from ster.decoder.mlx.attention import SelfAttention
 from ster.decoder.mlx.block import MLXBlock
@@ -35,6 +36,7 @@ from ster.decoder.mlx.parts import (
     Linear,
     QuantizedLinear,
     RMSNorm,
+    multiplied,
 )
 from ster.errors import CapacityError, DeviceError
 
@@ -200,64 +202,65 @@ class WeightReader:
                     each for each in made if not isinstance(each, JoinedLinear)
                 )
             )
-        biases = self._biases(found)
-        bias = self._note(mx.concatenate(biases)) if biases else None
-        packing = formats.pop()
+        bias, packing = self._bias(found), formats.pop()
+        bias = None if bias is None else self._note(bias)
         if packing is None:
-            weights = [self._weight(each) for each in found]
-            return Linear(weight=self._note(mx.concatenate(weights)), bias=bias)
-        weight, scales, offsets = self._packed([self._parts_of(each) for each in found])
+            return Linear(weight=self._note(self._weight(found)), bias=bias)
+        weight, scales, *others = map(self._note, self._packed(found))
         return QuantizedLinear(
-            weight=weight, scales=scales, biases=offsets, format=packing, bias=bias
+            weight=weight,
+            scales=scales,
+            biases=others[0] if others else None,
+            format=packing,
+            bias=bias,
         )
 
     def stacked(self, matrices: Sequence[Matrix]) -> AnyStacked:
         """Read alike matrices of many experts, each for itself in one stack."""
         found = [self._find(each) for each in matrices]
-        biases = self._biases(found)
-        bias = self._note(mx.stack(biases)) if biases else None
-        packing = _format(found[0])
+        formats = {_format(each) for each in found}
+        # Of several formats they are multiplied in none.
+        packing = formats.pop() if len(formats) == 1 else None
+        bias = self._bias(found)
+        bias = None if bias is None else self._note(bias.reshape(len(found), -1))
+
+        def stack(rows: mx.array) -> mx.array:
+            return self._note(rows.reshape(len(found), -1, rows.shape[-1]))
+
         if packing is None:
-            weight = mx.stack([self._weight(each) for each in found])
-            return StackedLinear(weight=self._note(weight), bias=bias)
-        pieces = [self._parts_of(each) for each in found]
-        stacks = [[piece[None] for piece in each] for each in pieces]
-        weight, scales, offsets = self._packed(stacks)
+            return StackedLinear(weight=stack(self._weight(found)), bias=bias)
+        weight, scales, *others = map(stack, self._packed(found))
         return StackedQuantizedLinear(
-            weight=weight, scales=scales, biases=offsets, format=packing, bias=bias
+            weight=weight,
+            scales=scales,
+            biases=others[0] if others else None,
+            format=packing,
+            bias=bias,
         )
 
     def _find(self, matrix: Matrix) -> StoredMatrix:
         return stored_matrix(self.tensors, self.prefix, matrix)
 
-    def _weight(self, stored: StoredMatrix) -> mx.array:
-        """Copy a weight to the device as it is stored, and convert it there."""
-        if isinstance(stored.weight, QuantizedTensor):  # in a format that MLX lacks
-            with device_failures():
-                wide = stored.take(np.arange(stored.place.outputs))
-                return mx.array(wide).astype(self.dtype)
-        return _narrow(stored.read(stored.weight), stored.weight.dtype, self.dtype)
+    def _weight(self, found: Sequence[StoredMatrix]) -> mx.array:
+        """Copy the rows of plain weights to the device, and convert them there."""
+        plain = [each.weight for each in found if isinstance(each.weight, StoredTensor)]
+        if len(plain) == len(found):
+            return _brought(found, plain, self.dtype)
+        rows = []  # in a format that MLX lacks
+        for each in found:
+            values = each.take(np.arange(each.place.outputs))
+            rows.append(_array(values).astype(self.dtype))
+        return mx.concatenate(rows)
 
-    def _parts_of(self, stored: StoredMatrix) -> list[mx.array]:
-        """Copy the tensors of a quantized weight; affine scales and biases as f32."""
-        arrays = []
-        for tensor in stored.weight.tensors:
-            raw, is_float = stored.read(tensor), tensor.dtype in ("F32", "F16", "BF16")
-            wide = _narrow(raw, tensor.dtype, mx.float32) if is_float else _array(raw)
-            arrays.append(wide)
-        return arrays
+    def _packed(self, found: Sequence[StoredMatrix]) -> list[mx.array]:
+        """Copy the tensors of quantized weights; affine scales and biases as f32."""
+        alike = zip(*(each.weight.tensors for each in found), strict=True)
+        return [_brought(found, tensors, mx.float32) for tensors in alike]
 
-    def _packed(
-        self, pieces: Sequence[Sequence[mx.array]]
-    ) -> tuple[mx.array, mx.array, mx.array | None]:
-        joined = [
-            self._note(mx.concatenate([*each])) for each in zip(*pieces, strict=True)
-        ]
-        return joined[0], joined[1], joined[2] if len(joined) > 2 else None
-
-    def _biases(self, found: Sequence[StoredMatrix]) -> list[mx.array]:
-        biases = [each.read_bias() for each in found]
-        return [self._rounded(each) for each in biases if each is not None]
+    def _bias(self, found: Sequence[StoredMatrix]) -> mx.array | None:
+        """Copy biases, one after the other, rounded but kept wide."""
+        biases = [bias for each in found if (bias := each.read_bias()) is not None]
+        return self._rounded(np.concatenate(biases)) if biases else None
 
     def finish(self) -> None:
         """Evaluate: else weights stay as stored, and belong to this thread's stream."""
@@ -275,17 +278,40 @@ class WeightReader:
 def _format(stored: StoredMatrix) -> Format | None:
     """Tell the format that a weight is multiplied in; None where it is a plain one."""
     weight = stored.weight
-    if isinstance(weight, StoredTensor) or weight.format.mode == "fp8":
-        return None
-    return weight.format
+    packing = None if isinstance(weight, StoredTensor) else weight.format
+    return multiplied(packing, stored.place.inputs)
 
 
-def _narrow(raw: Raw, dtype: str, width: mx.Dtype) -> mx.array:
-    """Bring stored values to the device, and to a width there."""
-    array = _array(raw)
-    if dtype == "BF16":
+def _brought(
+    found: Sequence[StoredMatrix], tensors: Sequence[StoredTensor], width: mx.Dtype
+) -> mx.array:
+    """Bring one tensor of each matrix to the device, all rows in one copy of them.
+
+    Args:
+        found: The matrices, of one input.
+        tensors: One of each.
+        width: Of the result, where they are floats.
+    """
+    runs = groupby(zip(found, tensors, strict=True), key=lambda each: each[1].dtype)
+    brought = [_brought_alike([*run], width) for _, run in runs]
+    return brought[0] if len(brought) == 1 else mx.concatenate(brought)
+
+
+def _brought_alike(
+    pairs: Sequence[tuple[StoredMatrix, StoredTensor]], width: mx.Dtype
+) -> mx.array:
+    first, tensor = pairs[0]
+    num_rows = sum(matrix.place.outputs for matrix, _ in pairs)
+    rows = np.empty((num_rows, *first.row_of(tensor)), RAW_TYPES[tensor.dtype])
+    start = 0
+    for matrix, each in pairs:
+        stop = start + matrix.place.outputs
+        matrix.read(each, rows[start:stop])
+        start = stop
+    array = _array(rows)
+    if tensor.dtype == "BF16":
         array = array.view(mx.bfloat16)
-    return array.astype(width)
+    return array.astype(width) if tensor.dtype in STORED_TYPES else array
 
 
 def _array(values: Raw) -> mx.array:
