@@ -49,10 +49,20 @@ def device(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture
+def mlx(request: pytest.FixtureRequest) -> str:
+    """Return each device of MLX that this machine has, one after the other."""
+    name: str = request.param
+    return name
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for ``device`` on every one; only then look for them."""
     if "device" in metafunc.fixturenames:
         metafunc.parametrize("device", devices(), indirect=True)
+    if "mlx" in metafunc.fixturenames:
+        of_mlx = [each for each in devices() if each != "cpu"]
+        metafunc.parametrize("mlx", of_mlx, indirect=True)
 
 
 @cache

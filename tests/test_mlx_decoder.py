@@ -29,13 +29,6 @@ WIDE = make_config(
 )
 
 
-@pytest.fixture
-def mlx(device: str) -> str:
-    if device == "cpu":
-        pytest.skip("numpy holds what it is told to")
-    return device
-
-
 def test_of_many_attention_batches_few_are_held_at_once(tmp_path: Path, mlx):
     """Of two layers, since of the last only one row is computed."""
     config = WIDE | {"num_hidden_layers": 2}

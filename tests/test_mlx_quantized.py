@@ -41,10 +41,8 @@ EXPERT = "model.layers.0.mlp.experts."
 
 
 @pytest.fixture(autouse=True)
-def place(device: str) -> Iterator[None]:
-    if device == "cpu":
-        pytest.skip("numpy has its own matrices")
-    with mx.stream(mx.gpu if device in ("metal", "cuda") else mx.cpu):
+def place(mlx: str) -> Iterator[None]:
+    with mx.stream(mx.gpu if mlx in ("metal", "cuda") else mx.cpu):
         yield
 
 
@@ -137,7 +135,7 @@ def quantize(tensors: Tensors, name: str, bits: int) -> None:
 @pytest.mark.parametrize("mixed", ["expert", "plain", "projections"])
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_matrices_of_several_formats_are_what_they_are_on_cpu(
-    tmp_path: Path, device, mixed, precision
+    tmp_path: Path, mlx, mixed, precision
 ):
     """Experts cannot be stacked as they are, nor q, k and v be joined."""
     declared: dict[str, Any] = {"group_size": 32, "bits": 4}
@@ -154,14 +152,14 @@ def test_matrices_of_several_formats_are_what_they_are_on_cpu(
         if bits == 8:
             declared[name] = {"group_size": 32, "bits": 8}
     made = write_checkpoint(tmp_path, MOE | {"quantization": declared}, tensors=tensors)
-    found = rows_of(made, device=device, precision=precision)
-    close = tolerance(device, precision)
+    found = rows_of(made, device=mlx, precision=precision)
+    close = tolerance(mlx, precision)
     assert_close(found, rows_of(made), close)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3_moe"])
 def test_matrices_of_several_types_are_what_they_are_on_cpu(
-    tmp_path: Path, device, family
+    tmp_path: Path, mlx, family
 ):
     config = make_config(family)
     made = write_checkpoint(tmp_path, config)
@@ -175,11 +173,11 @@ def test_matrices_of_several_types_are_what_they_are_on_cpu(
             kept = (as_stored(kept, "bf16").view(np.uint32) >> 16).astype(np.uint16)
         raw[name] = (dtype, values.shape, kept.tobytes())
     write(tmp_path / "model.safetensors", raw)
-    assert_close(rows_of(made, device=device), rows_of(made), tolerance(device, "f32"))
+    assert_close(rows_of(made, device=mlx), rows_of(made), tolerance(mlx, "f32"))
 
 
 def test_experts_whose_rows_are_interleaved_come_in_few_reads(
-    tmp_path: Path, device, monkeypatch
+    tmp_path: Path, mlx, monkeypatch
 ):
     """OpenAI's files have gate and up in turns."""
     changes = {
@@ -199,7 +197,7 @@ def test_experts_whose_rows_are_interleaved_come_in_few_reads(
 
     monkeypatch.setattr(WeightFile, "copy_into", watched)
     monkeypatch.setattr("ster.checkpoint.stored._TOGETHER_BYTES", 1 << 14)
-    rows_of(made, device=device)
+    rows_of(made, device=mlx)
     stored = sum(each.nbytes for each in made.tensors.values())
     # Gate and up in turns are read once for each.
     assert sum(reads) < 3 * stored
@@ -225,7 +223,7 @@ def test_weights_whose_inputs_are_no_whole_tiles_are_multiplied_as_plain_ones(
 
 @pytest.mark.parametrize("hidden_size", [64, 48])
 def test_what_is_stored_in_groups_of_16_is_what_it_is_on_cpu(
-    tmp_path: Path, device, hidden_size
+    tmp_path: Path, mlx, hidden_size
 ):
     config = make_config(hidden_size=hidden_size, intermediate_size=80)
     tensors, packed = make_tensors(config), {"mode": "nvfp4", "bits": 4}
@@ -235,5 +233,5 @@ def test_what_is_stored_in_groups_of_16_is_what_it_is_on_cpu(
         tensors[name.removesuffix("weight") + "scales"] = np.array(scales)
     declared = {"quantization": packed | {"group_size": 16}}
     made = write_checkpoint(tmp_path, config | declared, tensors=tensors)
-    found = rows_of(made, device=device)
-    assert_close(found, rows_of(made), tolerance(device, "f32"))
+    found = rows_of(made, device=mlx)
+    assert_close(found, rows_of(made), tolerance(mlx, "f32"))
