@@ -13,7 +13,7 @@ from typing import cast
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
 from ster.architecture.quantization import read_quantization
-from ster.architecture.spec import ModelSpec
+from ster.architecture.spec import ModelSpec, Naming
 from ster.architecture.strangers import explain_stranger
 from ster.architecture.wide_families import way_out
 from ster.architecture.wrappers import INNER, explain_wrapper, unwrap
@@ -68,10 +68,12 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
     if _names_family(document):
         return _resolve(_all_fields(document, path), document)
     wrapped = unwrap(document, path)
-    if wrapped is None:
+    spec = None if wrapped is None else _resolve(wrapped.fields, document)
+    # Of families whose files have other names, none was seen in a wrapper.
+    if wrapped is None or spec is None or spec.naming != Naming():
         family = str(_inner_family(document))
         raise unsupported(document, path, explain_wrapper(document, family))
-    return wrapped.place(_resolve(wrapped.fields, document))
+    return wrapped.place(spec)
 
 
 def _resolve(fields: Fields, document: dict[str, object]) -> ModelSpec:

@@ -18,10 +18,11 @@ from ster.text import quoted
 Values = Mapping[str, object]
 INNER = "text_config"
 TIED = "tie_word_embeddings"
-# As transformers 5 calls the text model, and as transformers 4 and MLX's files do.
-_LANGUAGE = ("model.language_model.", "language_model.model.")
-# The same of the Idefics; MLX's files have the head behind it too.
-_TEXT = ("model.text_model.", "language_model.")
+# As transformers 5 calls the text model, as transformers 4 and MLX's files do, and as a
+# model saved without its head does.
+_LANGUAGE = ("model.language_model.", "language_model.model.", "language_model.")
+# The same of the Idefics, as transformers and as MLX's files call it.
+_TEXT = ("model.text_model.", "language_model.", "text_model.")
 # What stands before the names of the text model's tensors, by the wrapper.
 CHECKED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -97,8 +98,22 @@ _USUAL: Mapping[str, Values] = MappingProxyType(
         },
     }
 )
-# What one wrapper's file leaves out otherwise than the family's.
-_USUAL_IN: Mapping[str, Values] = MappingProxyType({})
+# What a wrapper has for its text model in place of the family's own.
+_USUAL_IN: Mapping[str, Values] = MappingProxyType(
+    {
+        "voxtral": {
+            "vocab_size": 131_072,
+            "hidden_size": 3072,
+            "intermediate_size": 8192,
+            "num_hidden_layers": 30,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 131_072,
+            "rms_norm_eps": 1e-5,
+            "head_dim": 128,
+            "rope_theta": 1e8,
+        },
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +123,7 @@ class Wrapped:
     Args:
         fields: The text model's own, with what its file leaves out.
         prefixes: What may stand before its tensors' names.
-        head_is_open: Whether the head is a matrix of its own is for the file to say.
+        head_is_open: The head is the embedding where the file has none.
     """
 
     fields: Fields
@@ -128,21 +143,22 @@ class Wrapped:
 def unwrap(document: dict[str, object], path: str) -> Wrapped | None:
     """Take the text model out of a wrapper; None where it is none that was checked."""
     wrapper, inner = document.get("model_type"), document.get(INNER)
-    if wrapper not in CHECKED or not isinstance(inner, dict):
+    known = isinstance(wrapper, str) and wrapper in CHECKED
+    if not known or not isinstance(inner, dict):
         return None
-    family = str(inner.get("model_type"))
-    usual = {**_USUAL.get(family, {}), **_USUAL_IN.get(str(wrapper), {})}
-    # Of transformers' versions one reads the outer field and another the inner, and
-    # both take the file's head where it has one: only an agreed false settles it.
-    stated = [each[TIED] for each in (document, inner) if each.get(TIED) is not None]
-    is_open = not stated or any(each is not False for each in stated)
-    values = {**usual, **inner} | ({TIED: False} if is_open else {TIED: stated[0]})
+    wrapper, family = str(wrapper), str(inner.get("model_type"))
+    usual = {**_USUAL.get(family, {}), **_USUAL_IN.get(wrapper, {})}
+    if "rope_parameters" in inner:  # which say the theta themselves
+        usual.pop("rope_theta", None)
     _check_flags(document, inner, path)
+    # One version of transformers goes by the outer field and another by the inner, and
+    # the latest by the file, where that has a head: only false alone settles it.
+    stated = {each.get(TIED) for each in (document, inner)} - {None}
+    values = {**usual, **inner, TIED: False}
+    is_open = stated != {False}
     return Wrapped(
-        fields=Fields(
-            values=values, path=path, model_type=family, within=f"{INNER}."
-        ),
-        prefixes=CHECKED[str(wrapper)],
+        fields=Fields(values=values, path=path, model_type=family, within=f"{INNER}."),
+        prefixes=CHECKED[wrapper],
         head_is_open=is_open,
     )
 
