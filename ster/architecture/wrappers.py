@@ -23,7 +23,9 @@ TIED = "tie_word_embeddings"
 _LANGUAGE = ("model.language_model.", "language_model.model.", "language_model.")
 # The same of the Idefics, as transformers and as MLX's files call it.
 _TEXT = ("model.text_model.", "language_model.", "text_model.")
-# What stands before the names of the text model's tensors, by the wrapper.
+# What stands before the names of the text model's tensors, by the wrapper. Logits are
+# the text model's too, with Cohere 2's logit_scale, that transformers 5.24 leaves out
+# in a wrapper.
 CHECKED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "audioflamingo3": _LANGUAGE,
