@@ -13,9 +13,10 @@ from typing import cast
 from ster.architecture.families import FAMILIES
 from ster.architecture.fields import Fields
 from ster.architecture.quantization import read_quantization
-from ster.architecture.spec import ModelSpec
+from ster.architecture.spec import ModelSpec, Naming
 from ster.architecture.strangers import explain_stranger
 from ster.architecture.wide_families import way_out
+from ster.architecture.wrappers import INNER, explain_wrapper, unwrap
 from ster.documents.strict_json import read_json
 from ster.errors import ConfigError
 from ster.text import quoted
@@ -52,8 +53,8 @@ def read_document(path: Path) -> dict[str, object]:
 
 
 def is_owned(document: dict[str, object]) -> bool:
-    """Tell whether the family is one of those that ster computes itself."""
-    return _names_family(_unwrapped(document))
+    """Tell whether the family, or that of a text model in it, is one of ster's own."""
+    return _names_family(document) or _inner_family(document) is not None
 
 
 def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
@@ -62,19 +63,36 @@ def resolve_config(document: dict[str, object], path: str) -> ModelSpec:
     Raises:
         ConfigError: As for ``read_config``.
     """
-    fields = _known_family(document, path)
-    whole = Fields(values=document, path=path, model_type=fields.model_type)
-    quantization = read_quantization(whole)
+    if not is_owned(document):
+        raise unsupported(document, path, way_out(document))
+    if _names_family(document):
+        return _resolve(_all_fields(document, path), document)
+    wrapped = unwrap(document, path)
+    spec = None if wrapped is None else _resolve(wrapped.fields, document)
+    # Of families whose files have other names, none was seen in a wrapper.
+    if wrapped is None or spec is None or spec.naming != Naming():
+        family = str(_inner_family(document))
+        raise unsupported(document, path, explain_wrapper(document, family))
+    return wrapped.place(spec)
+
+
+def _resolve(fields: Fields, document: dict[str, object]) -> ModelSpec:
+    whole = _all_fields(document, fields.path)
+    quantization = read_quantization(replace(whole, model_type=fields.model_type))
     _require_causal(fields)
     return replace(FAMILIES[fields.model_type](fields), quantization=quantization)
 
 
-def _unwrapped(document: dict[str, object]) -> dict[str, object]:
-    """Look into a vision model's config for the text model that it wraps."""
-    inner = document.get("text_config")
-    if _names_family(document) or not isinstance(inner, dict):
-        return document
-    return inner if _names_family(inner) else document
+def _all_fields(document: dict[str, object], path: str) -> Fields:
+    return Fields(values=document, path=path, model_type=str(document["model_type"]))
+
+
+def _inner_family(document: dict[str, object]) -> str | None:
+    """Name the family of the text model that a wrapper's config describes."""
+    inner = document.get(INNER)
+    if not isinstance(inner, dict) or not _names_family(inner):
+        return None
+    return str(inner["model_type"])
 
 
 def _names_family(document: dict[str, object]) -> bool:
@@ -96,14 +114,6 @@ def unsupported(document: dict[str, object], path: str, *causes: str) -> ConfigE
         found=declared,
         expected=tuple(FAMILIES),
     )
-
-
-def _known_family(document: dict[str, object], path: str) -> Fields:
-    if not is_owned(document):
-        raise unsupported(document, path, way_out(document))
-    document = _unwrapped(document)
-    model_type = str(document["model_type"])
-    return Fields(values=document, path=path, model_type=model_type)
 
 
 def _require_causal(fields: Fields) -> None:

@@ -142,14 +142,19 @@ class Naming:
 
     def spelled(self, modules: Iterable[Placed]) -> Iterator[str]:
         """List all that tensors may be called in a file, for its index to choose."""
-        # A head has the name of a wrapper before it, if there is one.
-        fronts = {*self.prefixes, ""}
-        fronts |= {front.removesuffix("model.") for front in fronts}
+        fronts = self.fronts
         for prefix, module in modules:
             for place in module.places:
                 for name in (*place.shapes, *_companions(place)):
                     named = prefix + name
                     yield from (self.with_prefix(front, named) for front in fronts)
+
+    @property
+    def fronts(self) -> tuple[str, ...]:
+        """List what may stand before any name."""
+        # A head has the name of a wrapper before it, if there is one.
+        heads = [each.removesuffix("model.") for each in self.prefixes]
+        return tuple(dict.fromkeys([*self.prefixes, *heads, ""]))
 
 
 def _companions(module: Module) -> tuple[str, ...]:
@@ -283,11 +288,11 @@ class ModelSpec:
         declared = self.quantization
         if declared is None or declared.default is None:
             return None
-        front = self.naming.prefixes[0] if matrix is not self.head else ""
         for place in matrix.places:
-            path = front + prefix + place.name
-            if path in declared.overrides:
-                return declared.overrides[path]
+            for front in self.naming.fronts:
+                path = self.naming.with_prefix(front, prefix + place.name)
+                if path in declared.overrides:
+                    return declared.overrides[path]
         has_blocks = any(each.suffixes.weight == "_blocks" for each in matrix.places)
         if declared.blocks_only and not has_blocks:
             return None

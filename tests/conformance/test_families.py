@@ -240,25 +240,42 @@ VISION: Tensors = {
 }
 LATER_VISION: Tensors = {f"model.{name}": each for name, each in VISION.items()}
 # How transformers 4 and 5 name a text model in a wrapper, and what lies beside it.
-WRAPPERS = {
+SPELLINGS = {
     "v4": ("language_model.model.", "language_model.lm_head.weight", VISION),
     "v5": ("model.language_model.", "lm_head.weight", LATER_VISION),
+    "text": ("model.text_model.", "lm_head.weight", LATER_VISION),
+    "mlx": ("language_model.", "language_model.lm_head.weight", VISION),
 }
+WRAPPED = [
+    ("gemma3", "gemma3_text", ("v4", "v5")),
+    ("mistral3", "ministral3", ("v4", "v5")),
+    ("llava_next", "mistral", ("v4", "v5")),
+    ("llava_onevision", "qwen2", ("v4", "v5")),
+    ("internvl", "qwen3_moe", ("v4", "v5")),
+    ("aya_vision", "cohere2", ("v4", "v5")),
+    ("idefics3", "llama", ("text", "mlx")),
+    ("voxtral", "llama", ("v4", "v5")),
+]
+SPELLED = [(outer, inner, each) for outer, inner, some in WRAPPED for each in some]
 
 
-def wrap(directory: Path, wrapper: str, *, tied: bool, shards: int = 1) -> Path:
-    """Write a gemma3 with a vision part around the text model of ``bare``."""
-    prefix, head, beside = WRAPPERS[wrapper]
-    config = make_config("gemma3_text", tie_word_embeddings=tied)
-    tensors = make_tensors(config)
-    made = write_checkpoint(directory, config, tensors=tensors)
-    outer = {
-        "model_type": "gemma3",
+def wrap(
+    directory: Path,
+    outer: str,
+    config: dict[str, Any],
+    spelling: str,
+    shards: int = 1,
+) -> Path:
+    """Write a vision model around the text model of a config."""
+    prefix, head, beside = SPELLINGS[spelling]
+    made = write_checkpoint(directory, config, tensors=make_tensors(config))
+    document = {
+        "model_type": outer,
         "text_config": config,
         "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 4},
-        "tie_word_embeddings": tied,
+        "tie_word_embeddings": config["tie_word_embeddings"],
     }
-    (directory / "config.json").write_text(json.dumps(outer))
+    (directory / "config.json").write_text(json.dumps(document))
     named = {
         head if name == "lm_head.weight" else prefix + name.removeprefix("model."): each
         for name, each in made.tensors.items()
@@ -268,17 +285,45 @@ def wrap(directory: Path, wrapper: str, *, tied: bool, shards: int = 1) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(
+    ("tied", "shards"), [(True, 1), (False, 3)], ids=["tied", "untied"]
+)
+@pytest.mark.parametrize(("outer", "inner", "spelling"), SPELLED)
 def test_a_text_model_in_a_wrapper_is_the_text_model(
-    tmp_path: Path, device: str, wrapper: str, tied: bool, shards: int
+    tmp_path: Path,
+    device: str,
+    outer: str,
+    inner: str,
+    spelling: str,
+    tied: bool,
+    shards: int,
 ):
-    config = make_config("gemma3_text", tie_word_embeddings=tied)
+    config = make_config(inner, tie_word_embeddings=tied)
+    config.setdefault("head_dim", 8)  # a wrapper may have another usual one
     bare = write_checkpoint(tmp_path / "bare", config).directory
-    wrapped = wrap(tmp_path / "wrapped", wrapper, tied=tied, shards=shards)
+    wrapped = wrap(tmp_path / "wrapped", outer, config, spelling, shards)
     rows = rows_of(wrapped, device=device)
     assert np.array_equal(rows, rows_of(bare, device=device))
     one, other = (ster.load(each, device=device) for each in (wrapped, bare))
     assert np.array_equal(logits_of(one, FEW), logits_of(other, FEW))
     assert scores(one, FEW[1:]) == scores(other, FEW[1:])
+
+
+# What outer and inner config say of it, None where they say nothing.
+DOUBTFUL = [(True, None), (True, False), (None, None), (None, True), (False, True)]
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["no head", "a head"])
+@pytest.mark.parametrize(("outer", "inner"), DOUBTFUL)
+def test_a_wrappers_head_is_the_files_where_it_has_one(
+    tmp_path: Path, device: str, outer: bool | None, inner: bool | None, tied: bool
+):
+    config = make_config("mistral", tie_word_embeddings=tied)
+    bare = write_checkpoint(tmp_path / "bare", config).directory
+    wrapped = wrap(tmp_path / "wrapped", "mistral3", config, "v4")
+    document = json.loads((wrapped / "config.json").read_text())
+    document["tie_word_embeddings"] = outer
+    document["text_config"]["tie_word_embeddings"] = inner
+    (wrapped / "config.json").write_text(json.dumps(document))
+    one, other = (ster.load(each, device=device) for each in (wrapped, bare))
+    assert np.array_equal(logits_of(one, FEW), logits_of(other, FEW))

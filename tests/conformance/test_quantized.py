@@ -170,13 +170,17 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(
+    ("outer_type", "inner_type"),
+    [("gemma3", "gemma3_text"), ("mistral3", "ministral3")],
+)
 def test_a_wrappers_modules_go_by_the_names_that_its_file_has_for_them(
-    tmp_path: Path, device: str, wrapper: str
+    tmp_path: Path, device: str, wrapper: str, outer_type: str, inner_type: str
 ):
     own: dict[str, Any] = {"model.layers.0.self_attn.v_proj": affine(8, 32)}
     own |= {"model.layers.1.mlp.up_proj": False, "lm_head": affine(6, 128)}
     declared = affine(4, 64) | own
-    config = quantized("gemma3_text", declared, tie_word_embeddings=False, head_dim=32)
+    config = quantized(inner_type, declared, tie_word_embeddings=False, head_dim=32)
     tensors = make_tensors(config)
     twin, plain = plain_twin(config, tensors)
     expected = write_checkpoint(tmp_path / "plain", twin, tensors=plain)
@@ -191,7 +195,7 @@ def test_a_wrappers_modules_go_by_the_names_that_its_file_has_for_them(
     (made.directory / "model.safetensors").unlink()
     write_weights(made.directory, {rename(name): t for name, t in tensors.items()})
     outer = {
-        "model_type": "gemma3",
+        "model_type": outer_type,
         "text_config": twin,
         "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 4},
         "quantization": {
@@ -208,4 +212,40 @@ def test_a_wrappers_modules_go_by_the_names_that_its_file_has_for_them(
     ]
     assert answers[0][0] == answers[1][0]
     logits = [logits for _, logits in answers]
+    assert_close(logits[0][None], logits[1][None].astype(np.float64), near)
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_a_wrapper_may_be_quantized_as_mlx_vlm_writes_it(
+    tmp_path: Path, device: str, tied: bool
+):
+    """All of the text model at 4 bits, declared twice, and the vision part left."""
+    declared = affine(4, 64)
+    config = quantized(
+        "ministral3", declared, tie_word_embeddings=tied, hidden_size=64, head_dim=16
+    )
+    tensors = make_tensors(config)
+    assert "model.embed_tokens.scales" in tensors
+    twin, plain = plain_twin(config, tensors)
+    expected = write_checkpoint(tmp_path / "plain", twin, tensors=plain)
+    made = write_checkpoint(tmp_path / "wrapped", config, tensors=tensors)
+    (made.directory / "model.safetensors").unlink()
+    named = {f"language_model.{name}": each for name, each in tensors.items()}
+    named["vision_tower.ln_pre.weight"] = np.ones(4, np.float32)
+    write_weights(made.directory, named)
+    outer = {
+        "model_type": "mistral3",
+        "text_config": twin,
+        "vision_config": {"model_type": "pixtral", "hidden_size": 4},
+        "quantization": declared,
+        "quantization_config": declared,
+    }
+    (made.directory / "config.json").write_text(json.dumps(outer))
+    near = tolerance(device, "f32")
+    rows = rows_of(made, device=device)
+    assert_close(rows, rows_of(expected, device=device).astype(np.float64), near)
+    logits = [
+        continue_greedily(ster.load(each.directory, device=device), FEW[1], 4)[1]
+        for each in (made, expected)
+    ]
     assert_close(logits[0][None], logits[1][None].astype(np.float64), near)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ster.architecture.blocks import (
     GELU_TANH,
     NORMS_AROUND,
@@ -11,7 +13,7 @@ from ster.architecture.blocks import (
 )
 from ster.architecture.fields import Fields
 from ster.architecture.sizes import Sizes, read_rotary, read_rotary_by_kind, read_sizes
-from ster.architecture.spec import LayerSpec, ModelSpec, Naming
+from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.architecture.windows import FULL, SLIDING, listed_windows
 
 EPS, HEAD_DIM = 1e-6, 256
@@ -32,10 +34,6 @@ THETAS = {
     FULL: ("rope_theta", 1_000_000.0),
     SLIDING: ("rope_local_base_freq", 10_000.0),
 }
-# The text model may lie in a vision model's file, as transformers 5 or 4 names it.
-NAMING = Naming(
-    prefixes=("model.language_model.", "language_model.model.", "model.", "")
-)
 
 
 def read_gemma(fields: Fields) -> ModelSpec:
@@ -74,8 +72,7 @@ def read_gemma3(fields: Fields) -> ModelSpec:
     """Read a Gemma 3: most layers have a window, and turn by a theta of their own."""
     # The config of a vision model often says only in what its text model differs.
     usual = {name: v for name, v in GEMMA3_USUAL.items() if not fields.has(name)}
-    values = {**fields.values, **usual}
-    fields = Fields(values=values, path=fields.path, model_type=fields.model_type)
+    fields = replace(fields, values={**fields.values, **usual})
     if fields.has("attn_logit_softcapping"):
         # transformers reads the field and does not use it.
         found = fields.values["attn_logit_softcapping"]
@@ -152,5 +149,4 @@ def _make(
         final_norm=maker.norm("norm"),
         embedding_scale=maker.sizes.hidden_size**0.5,
         logit_softcap=logit_softcap,
-        naming=NAMING,
     )
