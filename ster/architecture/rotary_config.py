@@ -7,6 +7,7 @@ Transformers 4 writes ``rope_theta`` and ``rope_scaling``, Transformers 5 writes
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ster.architecture.fields import LARGEST_NUMBER, Fields, shown
 from ster.architecture.rotary import (
@@ -94,7 +95,7 @@ def kind_of_rope(fields: Fields, kind: str, older_theta: str) -> Fields:
         values["rope_theta"] = values.get(older_theta)
     if kind != "full_attention":
         values.pop("rope_scaling", None)
-    return Fields(values=values, path=fields.path, model_type=fields.model_type)
+    return replace(fields, values=values)
 
 
 def _resolve(

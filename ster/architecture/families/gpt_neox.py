@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ster.architecture.blocks import GELU_TANH, check_activation
 from ster.architecture.fields import Fields
 from ster.architecture.modules import Matrix, Norm, Part
@@ -57,7 +59,7 @@ def _renamed(fields: Fields) -> Fields:
     for new, old in OLDER.items():
         if not fields.has(new):
             values[new] = fields.values.get(old)
-    return Fields(values=values, path=fields.path, model_type=fields.model_type)
+    return replace(fields, values=values)
 
 
 def _block(
