@@ -42,6 +42,7 @@ _ABSENT: Mapping[str, Mapping[str, object]] = {
     "deepseek_v3": {"routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4},
     "exaone_moe": {"rope_theta": 1e4},
     "falcon_h1": {
+        "attention_in_multiplier": 1.0,
         "attention_out_multiplier": 1.0,
         "embedding_multiplier": 1.0,
         "key_multiplier": 1.0,
@@ -74,6 +75,10 @@ SCALINGS_OF: Mapping[str, tuple[str, ...]] = {
     "lfm2": ("default",),
     "lfm2_moe": ("default",),
     "mellum": ("default", "yarn"),
+}
+# Modules whose product transformers multiplies by a field, and mlx-lm does not.
+UNSCALED: Mapping[str, Mapping[str, str]] = {
+    "falcon_h1": {"k_proj": "key_multiplier", "v_proj": "attention_in_multiplier"},
 }
 # mlx-lm leaves a lone expert's weight as it is where transformers makes it one.
 _NOT_ALONE = frozenset(

@@ -9,6 +9,7 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn as mlx_nn
 
+from ster.architecture.wide_fields import UNSCALED
 from ster.errors import WeightsError
 
 # Its types do not name what it has.
@@ -29,17 +30,30 @@ _FLOAT_MODES = {(4, 16): "nvfp4", (4, 32): "mxfp4", (8, 32): "mxfp8"}
 
 
 def fill(
-    model: Any, weights: Arrays, config: Mapping[str, Any], dtype: mx.Dtype
-) -> None:
-    """Give the module its weights as mlx-lm itself does; nothing is read yet.
+    make: Callable[[], Any],
+    weights: Arrays,
+    config: Mapping[str, Any],
+    dtype: mx.Dtype,
+) -> Any:
+    """Give a new module its weights as mlx-lm itself does; nothing is read yet.
+
+    Args:
+        make: Builds the module, without its weights.
+        weights: All tensors of the checkpoint.
+        config: config.json, in mlx-lm's spelling.
+        dtype: The width of weights and stream.
+
+    Returns:
+        The module.
 
     Raises:
         WeightsError: A tensor has no place in the module.
     """
+    model = make()
     if hasattr(model, "sanitize"):
-        kept = model.sanitize(dict(weights))
-        _refuse_dropped(model.sanitize, weights, kept, config)
-        weights = kept
+        _refuse_dropped(lambda given: make().sanitize(given), weights, config)
+        weights = model.sanitize(weights)
+    _scale(weights, config)
     quantization = config.get("quantization")
     if quantization is not None:
         _quantize(model, weights, quantization)
@@ -51,6 +65,7 @@ def fill(
     _raise_choices(weights, config)
     model.eval()
     model.load_weights(list(weights.items()), strict=True)
+    return model
 
 
 def _quantize(model: Any, weights: Arrays, quantization: Mapping[str, Any]) -> None:
@@ -108,18 +123,28 @@ def _raise_choices(weights: Arrays, config: Mapping[str, Any]) -> None:
             weights[name] = bias - mx.minimum(bias.min(), 0)
 
 
+def _scale(weights: Arrays, config: Mapping[str, Any]) -> None:
+    """Multiply what mlx-lm forgets to; of a packed matrix, the scales and biases."""
+    family = str(config.get("model_type"))
+    for module, field in UNSCALED.get(family, {}).items():
+        factor = config[field]
+        for name, values in weights.items():
+            *_, owner, part = ("", *name.split("."))
+            # The value's own bias is added after the factor was.
+            is_free = part == "bias" and module == "v_proj"
+            if owner == module and mx.issubdtype(values.dtype, mx.floating):
+                weights[name] = values if is_free else values * factor
+
+
 def _refuse_dropped(
-    sanitize: Callable[[Arrays], Arrays],
-    stored: Arrays,
-    kept: Arrays,
-    config: Mapping[str, Any],
+    sanitize: Callable[[Arrays], Arrays], stored: Arrays, config: Mapping[str, Any]
 ) -> None:
     """Refuse a checkpoint with tensors that mlx-lm leaves out, beside those it may.
 
     Raises:
         WeightsError: Names one.
     """
-    for name in _dropped(sanitize, stored, kept):
+    for name in _dropped(sanitize, stored):
         if _KNOWN_TO_DROP.search(name) or _is_beyond(name, config):
             continue
         family = str(config.get("model_type"))
@@ -150,26 +175,31 @@ def _is_beyond(name: str, config: Mapping[str, Any]) -> bool:
     return takes_keys is not None and number >= count - shared
 
 
-def _dropped(
-    sanitize: Callable[[Arrays], Arrays], stored: Arrays, kept: Arrays
-) -> Iterator[str]:
+def _dropped(sanitize: Callable[[Arrays], Arrays], stored: Arrays) -> Iterator[str]:
     """List tensors without which the module gets the very same ones.
 
     One stands for those whose names differ in numbers only, of those that did not come
-    through as they are.
+    through as they are. Nothing is read: others of their shapes stand in for all, since
+    some families multiply theirs in place; and some change the module itself, so each
+    look at them is a new one's.
     """
+    given = {name: mx.zeros(each.shape, each.dtype) for name, each in stored.items()}
+    kept = sanitize(dict(given))
     through = {id(each) for each in kept.values()}
-    shapes = {name: each.shape for name, each in kept.items()}
     patterns = {
         re.sub(r"\d+", "#", name): name
-        for name, each in reversed(stored.items())
+        for name, each in reversed(given.items())
         if id(each) not in through
     }
     for name in patterns.values():
-        others = {other: each for other, each in stored.items() if other != name}
+        others = {other: each for other, each in given.items() if other != name}
         try:
             without = sanitize(others)
         except (LookupError, ValueError, TypeError, AttributeError):
             continue  # it looked for that tensor
-        if {other: each.shape for other, each in without.items()} == shapes:
+        if _shapes(without) == _shapes(kept):
             yield name
+
+
+def _shapes(weights: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(each.shape) for name, each in weights.items()}

@@ -81,11 +81,10 @@ class MLXWholeWeights(WholeWeights):
             return self._made
 
     def _read(self) -> tuple[Any, Taps]:
-        model: Any = self._make()
         opened = _check_files(self._files)
         try:
             weights = _load(self._files)
-            fill(model, weights, self.spec.config, self._dtype)
+            model = fill(self._make, weights, self.spec.config, self._dtype)
         except WeightsError as error:
             raise WeightsError(self._failed, error) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
