@@ -169,6 +169,19 @@ def test_what_a_family_drops_on_purpose_may_be_there(
     assert np.array_equal(rows(folder), expected)
 
 
+def test_layers_that_only_guess_ahead_may_be_there_where_the_file_says_so(
+    tmp_path: Path,
+):
+    folder = write_wide(tmp_path, "glm4_moe", num_nextn_predict_layers=1)
+    expected = rows(folder)
+    add_tensor(folder, "model.layers.3.mlp.up_proj.weight")
+    assert np.array_equal(rows(folder), expected)
+    write_config(folder, num_nextn_predict_layers=0)
+    with pytest.raises(WeightsError) as refused:
+        rows(folder)
+    assert refused.value.field == "model.layers.3.mlp.up_proj.weight"
+
+
 def test_a_tensor_in_two_files_is_refused(tmp_path: Path):
     folder = write_wide(tmp_path)
     file = folder / "model.safetensors"
@@ -178,6 +191,11 @@ def test_a_tensor_in_two_files_is_refused(tmp_path: Path):
     assert "lm_head.weight" in " ".join(refused.value.causes)
 
 
+def write_config(folder: Path, **changes: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
 def add_tensor(folder: Path, name: str) -> None:
     from safetensors.numpy import load_file, save_file
 
@@ -185,11 +203,13 @@ def add_tensor(folder: Path, name: str) -> None:
     save_file({**load_file(file), name: np.zeros(4, np.float32)}, file)
 
 
+# Packed ones too: those whose width no group divides stay as they are.
+@pytest.mark.parametrize("packing", [None, {"group_size": 32, "bits": 8}])
 @pytest.mark.parametrize("precision", ["f16", "bf16"])
 def test_experts_at_half_width_are_refused_early_on_mlx_s_cpu(
-    tmp_path: Path, precision: str
+    tmp_path: Path, precision: str, packing: dict[str, int] | None
 ):
-    folder = write_wide(tmp_path, "olmoe")
+    folder = write_wide(tmp_path, "olmoe", quantization=packing)
     (folder / "model.safetensors").write_bytes(b"never read")
     with pytest.raises(DeviceError) as refused:
         ster.load(folder, device=MLX_CPU, precision=precision)

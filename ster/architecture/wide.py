@@ -74,7 +74,7 @@ class WideSpec:
         token_values: Values that one token has while the largest layer is computed.
         cache_values: Keys and values of one token, in all layers.
         num_heads: Query heads.
-        has_experts: Some of its products choose among stacked, unquantized matrices.
+        has_experts: Some of its products choose among stacked matrices.
     """
 
     model_type: str

@@ -136,7 +136,7 @@ def _read(document: Mapping[str, Any], path: str) -> WideSpec:
         token_values=max(map(_token_values, layers)) + 24 * hidden_size,
         cache_values=len(layers) * _key_values(values, hidden_size),
         num_heads=int(values.get("num_attention_heads") or 1),
-        has_experts=_has_experts(model) and not config.get("quantization"),
+        has_experts=_has_experts(model),
     )
     footprint(spec, precision="f32", longest_prompt=1)
     _try_layers(model, spec)
