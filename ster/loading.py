@@ -112,7 +112,13 @@ def _read_spec(
     document = read_document(path)
     if is_owned(document) or choice.device == "cpu":
         return resolve_config(document, str(path))
-    return open_wide(document, str(path), reporter)
+    return open_wide(
+        document,
+        str(path),
+        reporter,
+        device=choice.device,
+        precision=choice.precision,
+    )
 
 
 def _load_encoder(

@@ -17,6 +17,7 @@ from ster.runs.plan import (
     Budget,
     Plan,
     Work,
+    allowed_megabytes,
     megabytes,
     plan_run,
 )
@@ -344,6 +345,19 @@ def test_a_plan_reads_as_one_line(made, line):
 )
 def test_megabytes_are_rounded_up(count, text):
     assert megabytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, "1 byte"),
+        (10**6 - 1, "999999 bytes"),
+        (10**6, "1 MB"),
+        (2 * 10**6 - 1, "1 MB"),
+    ],
+)
+def test_what_may_be_used_is_never_rounded_up(count, text):
+    assert allowed_megabytes(count) == text
 
 
 def test_lists_of_keys_count_for_every_token_of_every_prompt():

@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 from ster.architecture.fields import LARGEST_COUNT
+from ster.architecture.wide_counts import WIDTHS, check_counts
+from ster.architecture.wide_families import CHECKED
+from ster.architecture.wide_fields import (
+    NEEDS_SCALING,
+    built_in,
+    fill_absent,
+    normalises_alone,
+)
+from ster.architecture.wide_refusals import Values, refuse_field, refuse_unread
+from ster.architecture.wide_rotary import normalise_rotary
 from ster.errors import ConfigError, PromptError
-from ster.text import quoted
 
-Values = dict[str, Any]
-MAX_LAYERS = 4096
-# What mlx-lm's rotary code computes as transformers does. Of longrope it has only the
-# half for long prompts.
-SCALINGS = ("default", "linear", "llama3", "dynamic", "yarn", "proportional", "mrope")
 # Fields that change numbers, and whether a value is the one that changes none.
 _NEUTRAL: Mapping[str, object] = {
     "attn_logit_softcapping": None,
@@ -45,11 +50,8 @@ _WINDOWS = {
     "sliding_window": "sliding_attention",
     "attention_chunk_size": "chunked_attention",
 }
-# Rotary fields that stand beside the scaling or in it.
-_ROTARY = ("rope_theta", "partial_rotary_factor")
-# How families call the trained length, and the stream's width.
+# How families call the trained length.
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-_WIDTHS = ("hidden_size", "n_embd", "d_model")
 # Numbers that JSON does not have, as transformers writes them.
 _TAGGED = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 
@@ -72,6 +74,7 @@ class WideSpec:
         token_values: Values that one token has while the largest layer is computed.
         cache_values: Keys and values of one token, in all layers.
         num_heads: Query heads.
+        has_experts: Some of its products choose among stacked matrices.
     """
 
     model_type: str
@@ -87,6 +90,7 @@ class WideSpec:
     token_values: int
     cache_values: int
     num_heads: int
+    has_experts: bool
 
     def rotary_length(self, num_tokens: int) -> int:
         """Return the same for all prompts; see ``ModelSpec.rotary_length``."""
@@ -132,8 +136,12 @@ def normalise_config(document: Mapping[str, Any], path: str) -> Values:
             for name in ("vocab_size", "tie_word_embeddings"):
                 if name in other:
                     one.setdefault(name, other[name])
+    family = str(config.get("model_type"))
+    if family in CHECKED:
+        _check_built_in(inner, family, path)
+        fill_absent(inner, family)
     for values in (config, inner):
-        _normalise_rotary(values, path)
+        normalise_rotary(values, path, family)
         _normalise_widths(values)
     return config
 
@@ -141,40 +149,6 @@ def normalise_config(document: Mapping[str, Any], path: str) -> Values:
 def _untag(values: Values) -> object:
     tag = values.get("__float__") if len(values) == 1 else None
     return _TAGGED.get(tag, values) if isinstance(tag, str) else values
-
-
-def _normalise_rotary(values: Values, path: str) -> None:
-    parameters = values.get("rope_parameters")
-    if isinstance(parameters, dict) and _is_nested(parameters):
-        for inner in parameters.values():
-            _check_scaling(inner, path)
-        return
-    merged = _merge_rotary(values, path)
-    if not merged:
-        return
-    kind = _check_scaling(merged, path)
-    merged |= {"type": kind, "rope_type": kind}
-    if kind in ("llama3", "yarn") and "max_position_embeddings" in values:
-        length = values["max_position_embeddings"]
-        merged.setdefault("original_max_position_embeddings", length)
-    for name in _ROTARY:
-        if name in merged:
-            values[name] = merged[name]
-    values["rope_parameters"] = merged
-    # There, theta is a field of its own; and no scaling is no object.
-    values["rope_scaling"] = None if kind == "default" else dict(merged)
-
-
-def _merge_rotary(values: Values, path: str) -> Values:
-    merged: Values = {}
-    for place in (values.get("rope_parameters"), values.get("rope_scaling")):
-        if isinstance(place, dict):
-            merged |= {name: v for name, v in place.items() if v is not None}
-    for name in _ROTARY:
-        outer = values.get(name)
-        if outer is not None and merged.setdefault(name, outer) != outer:
-            _refuse(path, values, name, outer, f"{merged[name]}, as it is elsewhere")
-    return merged
 
 
 def _normalise_widths(values: Values) -> None:
@@ -189,27 +163,29 @@ def _normalise_widths(values: Values) -> None:
         del values["per_layer_config"]
 
 
-def _is_nested(parameters: Values) -> bool:
-    return bool(parameters) and all(isinstance(v, dict) for v in parameters.values())
+def _check_built_in(values: Values, family: str, path: str) -> None:
+    """Refuse values that mlx-lm's code of a checked family does not compute.
 
+    Args:
+        values: The language model's config.
+        family: The checkpoint's ``model_type``, that of the wrapper where it has one.
+        path: For sentences.
 
-def _check_scaling(scaling: Values, path: str) -> str:
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in SCALINGS:
-        raise ConfigError(
-            f"{path} declares rope_scaling {quoted(str(kind))}; Ster implements "
-            f"{', '.join(SCALINGS)} rotary scaling",
-            path=path,
-            field="rope_scaling",
-            found=kind,
-            expected=SCALINGS,
-        )
-    unread = {"attention_factor": None, "truncate": True}
-    for name, neutral in unread.items():
-        value = scaling.get(name, neutral)
-        if kind == "yarn" and value is not None and value != neutral:
-            _refuse_unread(path, f"rope_scaling.{name}", value, "yarn")
-    return str(kind)
+    Raises:
+        ConfigError: There is one; its field is named.
+    """
+    for name, allowed in built_in(family).items():
+        value = values.get(name)
+        if value is not None and value not in allowed:
+            shown = " or ".join(json.dumps(each) for each in allowed)
+            expected = f"{shown}, which is what mlx-lm's {family} computes"
+            refuse_field(path, values, name, value, expected)
+    if normalises_alone(values, family):
+        expected = f"at least 2: mlx-lm's {family} does not normalise a lone expert"
+        refuse_field(path, values, "num_experts_per_tok", 1, expected)
+    scaled = values.get("rope_parameters") or values.get("rope_scaling")
+    if family in NEEDS_SCALING and not scaled:
+        refuse_field(path, values, "rope_parameters", None, "an object")
 
 
 def check_config(document: Mapping[str, Any], path: str) -> None:
@@ -227,11 +203,11 @@ def check_config(document: Mapping[str, Any], path: str) -> None:
             "left unset: Ster reads models that write from left to right, and the "
             "tokens of this embedding model see those after them too"
         )
-        _refuse(path, values, name, values[name], expected)
-    for name, value in values.items():
-        _check_count(values, name, value, path)
+        refuse_field(path, values, name, values[name], expected)
+    check_counts(values, partial(refuse_field, path, values))
     if "model_file" in document:
-        _refuse(path, values, "model_file", document["model_file"], "left unset")
+        refuse_field(path, values, "model_file", document["model_file"], "left unset")
+    _check_packing(document, values, path)
     for place in (document, values):
         if place.get("quantization_config") and not place.get("quantization"):
             raise ConfigError(
@@ -244,17 +220,21 @@ def check_config(document: Mapping[str, Any], path: str) -> None:
             )
 
 
-def _check_count(values: Values, name: str, value: object, path: str) -> None:
-    """Refuse counts that would end the process, or make it build modules for hours."""
-    if not isinstance(value, int):
+def _check_packing(document: Mapping[str, Any], values: Values, path: str) -> None:
+    """Refuse MLX's ``quantization`` where it says less than mlx-lm looks for."""
+    if document.get("quantize_activations"):
+        # mlx-lm would round what goes into each product too.
+        refuse_field(path, values, "quantize_activations", True, "left unset")
+    packing = document.get("quantization")
+    if packing is None:
         return
-    if "layers" in name and value > MAX_LAYERS:
-        _refuse(path, values, name, value, f"at most {MAX_LAYERS}")
-    is_divisor = "head" in name or name in _WIDTHS or name == "vocab_size"
-    is_count = name.startswith(("num_", "n_")) or name.endswith(("_size", "_dim"))
-    least = 1 if is_divisor and is_count else 0
-    if (is_divisor or is_count) and value < least:
-        _refuse(path, values, name, value, f"at least {least}")
+    if not isinstance(packing, dict):
+        refuse_field(path, values, "quantization", packing, "an object")
+    for name in ("group_size", "bits"):
+        value = packing.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            place = f"quantization.{name}"
+            refuse_field(path, values, place, value, "a whole number above zero")
 
 
 def check_read(values: Values, reads: Collection[str], path: str) -> int | None:
@@ -277,7 +257,7 @@ def check_read(values: Values, reads: Collection[str], path: str) -> int | None:
         in_rotary = name in ("rope_scaling", "partial_rotary_factor")
         read = name in reads or (in_rotary and "rope_parameters" in reads)
         if not read and value is not None and value != neutral:
-            _refuse_unread(path, name, value, family)
+            refuse_unread(path, name, value, family)
     windows = [_unread_window(values, reads, name) for name in _WINDOWS]
     return min((each for each in windows if each is not None), default=None)
 
@@ -301,30 +281,5 @@ def read_length(values: Values) -> int:
 def read_width(values: Values) -> int | None:
     """Return the width of the residual stream, where the config names it."""
     return next(
-        (int(values[n]) for n in _WIDTHS if isinstance(values.get(n), int)), None
-    )
-
-
-def _refuse_unread(path: str, name: str, value: object, family: str) -> NoReturn:
-    raise ConfigError(
-        f"invalid {family} config {path}",
-        f"`{name}` is {json.dumps(value)}, which mlx-lm's {family} does not read, so "
-        "its rows would be wrong",
-        path=path,
-        field=name,
-        found=value,
-    )
-
-
-def _refuse(
-    path: str, values: Values, name: str, value: object, expected: str
-) -> NoReturn:
-    family = str(values.get("model_type"))
-    raise ConfigError(
-        f"invalid {family} config {path}",
-        f"`{name}` is {json.dumps(value)}, expected {expected}",
-        path=path,
-        field=name,
-        found=value,
-        expected=expected,
+        (int(values[n]) for n in WIDTHS if isinstance(values.get(n), int)), None
     )

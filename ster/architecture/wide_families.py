@@ -67,9 +67,6 @@ CHECKED: Mapping[str, Check] = {
     ),
     "olmoe": Check(what="OLMoE, mixture of experts", largest_error=5.2e-07),
     "phi": Check(what="Phi 1 to 2", largest_error=3.1e-07),
-    "qwen2_moe": Check(
-        what="Qwen 1.5 and 2, mixture of experts", largest_error=1.1e-06
-    ),
     "qwen3_5": Check(what="Qwen 3.5, the text part", largest_error=5.7e-06),
     "qwen3_5_moe": Check(
         what="Qwen 3.5, mixture of experts, the text part", largest_error=3.4e-06

@@ -39,7 +39,7 @@ class Implementation(Protocol):
     """What a decoder's module offers beside its classes."""
 
     def check_available(self, device: str) -> None:
-        """Refuse a device that is not to be had here."""
+        """Refuse a device that is not here."""
 
     def device_memory(self, device: str) -> DeviceMemory:
         """Say what the process holds on the device, and what it may hold."""
@@ -69,20 +69,29 @@ def check_device(
 
     Raises:
         UsageError: An unknown word.
-        DeviceError: The device, or the precision on it, is not to be had.
+        DeviceError: The device, or the precision on it, is not here.
     """
     if device not in known:
         raise UsageError(
-            f"unknown device {quoted(device)}; expected cpu, metal, or cuda"
+            f"unknown device {quoted(device)}; expected cpu, metal, or cuda",
+            field="device",
+            found=device,
+            expected=DEVICES,
         )
     if precision not in PRECISIONS:
         raise UsageError(
-            f"unknown precision {quoted(precision)}; expected f32, f16, or bf16"
+            f"unknown precision {quoted(precision)}; expected f32, f16, or bf16",
+            field="precision",
+            found=precision,
+            expected=PRECISIONS,
         )
     if device == "cpu" and precision == "bf16":
         raise DeviceError(
             "bf16 has no CPU matmul kernel in this Candle build; use --precision f16 "
-            "for half precision on cpu, or --device metal for bf16"
+            "for half precision on cpu, or --device metal for bf16",
+            field="precision",
+            found=precision,
+            expected=("f32", "f16"),
         )
     implementation(device).check_available(device)
 
@@ -114,7 +123,9 @@ def implementation(device: str, *, whole: bool = False) -> Implementation:
 def not_built(device: str) -> DeviceError:
     """Make the refusal of a device that the MLX here lacks, with the way out."""
     sentence = f"this Ster binary was built without the {device} feature"
-    return DeviceError(sentence, _WAYS[device])
+    return DeviceError(
+        sentence, _WAYS[device], field="device", found=device, expected="cpu"
+    )
 
 
 def _warn_of_tf32(device: str) -> None:

@@ -32,7 +32,10 @@ def parse_memory(memory: str | int) -> int:
         size = int(float(found[1]) * (_UNITS | _BINARY_UNITS)[found[2].lower()])
     if size <= 0:
         raise UsageError(
-            f"invalid memory size {quoted(text)}; expected one such as 800M or 4G"
+            f"invalid memory size {quoted(text)}; expected one such as 800M or 4G",
+            field="memory",
+            found=memory,
+            expected="a size above zero, such as 800M or 4G",
         )
     return size
 

@@ -35,7 +35,7 @@ from ster.decoder.mlx.footprint import CACHE_BYTES
 from ster.decoder.mlx.taps import Taps
 from ster.decoder.mlx.whole_model import MLXWholeModel
 from ster.decoder.mlx.whole_weights import MLXWholeWeights, flat_arrays
-from ster.errors import ConfigError, SterError
+from ster.errors import ConfigError, DeviceError, SterError
 
 # Its types do not name what it has.
 nn: Any = mlx_nn
@@ -132,6 +132,7 @@ def _read(document: Mapping[str, Any], path: str) -> WideSpec:
         token_values=max(map(_token_values, layers)) + 24 * hidden_size,
         cache_values=len(layers) * _key_values(values, hidden_size),
         num_heads=int(values.get("num_attention_heads") or 1),
+        has_experts=_has_experts(model),
     )
     footprint(spec, precision="f32", longest_prompt=1)
     _try_layers(model, spec)
@@ -219,6 +220,28 @@ def _try_layers(model: Any, spec: WideSpec) -> None:
     except Exception as error:  # whatever a family's code trips over
         cause = f"its own code fails ({type(error).__name__}: {error})"
         raise _untapped(spec.model_type, spec.path)(cause) from error
+
+
+def _has_experts(model: Any) -> bool:
+    names = {type(module).__name__ for _, module in model.named_modules()}
+    return "SwitchLinear" in names
+
+
+def check_precision(model: WideSpec, *, device: str, precision: str) -> None:
+    """Refuse a width that a device lacks a product for, before a weight is read.
+
+    Raises:
+        DeviceError: MLX's own cpu backend, experts and half the width came together.
+    """
+    if device == MLX_CPU and model.has_experts and precision != "f32":
+        raise DeviceError(
+            f"MLX on cpu multiplies experts at f32 only, and {model.model_type} has "
+            f"experts; use --precision f32, or --device metal or cuda for {precision}",
+            path=model.path,
+            field="precision",
+            found=precision,
+            expected="f32",
+        )
 
 
 def _embedding(model: Any) -> Any:

@@ -13,17 +13,27 @@ from ster.errors import ConfigError
 from ster.reporting import Reporter
 
 
-def open_wide(document: dict[str, object], path: str, reporter: Reporter) -> WideSpec:
+def open_wide(
+    document: dict[str, object],
+    path: str,
+    reporter: Reporter,
+    *,
+    device: str,
+    precision: str,
+) -> WideSpec:
     """Open a family that ster does not own, on a device of MLX's.
 
     Args:
         document: config.json.
         path: The file, for sentences.
         reporter: Is warned where nobody has checked the family.
+        device: Where it will run.
+        precision: At which width.
 
     Raises:
         ConfigError: mlx-lm is not installed or does not have the family, its rows are
             known to be wrong, or it is no model that writes from left to right.
+        DeviceError: The device has not all its products at that width.
     """
     family = document.get("model_type")
     if not isinstance(family, str) or explain_stranger(document):
@@ -43,6 +53,7 @@ def open_wide(document: dict[str, object], path: str, reporter: Reporter) -> Wid
     except module.NoMLXLM as error:
         way = str(error) if error.installed else INSTALL
         raise unsupported(document, path, way) from error
+    module.check_precision(spec, device=device, precision=precision)
     if family not in CHECKED:
         reporter.warn(
             f"nobody has checked {family} against a reference; its rows come from "

@@ -98,7 +98,7 @@ class Plan:
             f"{self.num_tokens} distinct; "
             f"{counted(self.num_blocks, 'block')}{head}, weights {weights}; "
             f"{waves}; peak {megabytes(self.peak_bytes)} of "
-            f"{megabytes(self.memory_bytes)} that may be used"
+            f"{allowed_megabytes(self.memory_bytes)} that may be used"
         )
 
 
@@ -279,17 +279,22 @@ def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load
 
 
 def megabytes(count: int) -> str:
-    """Write a number of bytes as megabytes, rounded up."""
+    """Write what is needed, in bytes, as megabytes: rounded up."""
     return f"{-(-count // 10**6)} MB"
+
+
+def allowed_megabytes(count: int) -> str:
+    """Write what may be used as megabytes: rounded down, for no more may be."""
+    return counted(count, "byte") if count < 10**6 else f"{count // 10**6} MB"
 
 
 def _refuse_if_too_large(needed: int, work: Work, budget: Budget) -> None:
     if needed > budget.memory_bytes:
         lengths = [len(ids) for ids in work.token_ids]
+        allowed = allowed_megabytes(budget.memory_bytes)
         raise CapacityError(
-            f"this run needs {megabytes(needed)} of memory and may use "
-            f"{megabytes(budget.memory_bytes)}; allow more with --memory, or use "
-            "shorter prompts",
+            f"this run needs {megabytes(needed)} of memory and may use {allowed}; "
+            "allow more with --memory, or use shorter prompts",
             field="memory",
             found=needed,
             expected=budget.memory_bytes,

@@ -17,7 +17,7 @@ from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
 from ster.runs.inputs import InputsOf, next_token_inputs, pack_tokens, stream_inputs
 from ster.runs.loop import Deltas, bring_vectors, run_blocks
-from ster.runs.plan import Plan, megabytes
+from ster.runs.plan import Plan, allowed_megabytes, megabytes
 from ster.runs.sampling import Answering, make_sampler
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
@@ -119,7 +119,8 @@ def plan_writing(
     if not plan.keep:
         session.reporter.warn(
             f"the weights need {megabytes(plan.kept_bytes)} and may use "
-            f"{megabytes(plan.memory_bytes)}, so they are read anew for every token"
+            f"{allowed_megabytes(plan.memory_bytes)}, so they are read anew for every "
+            "token"
         )
     return Writing(
         session=session,

@@ -123,6 +123,17 @@ CASES: Mapping[str, dict[str, Any]] = {
         "rope_parameters": YARN,
     },
     "deepseek_v3": {**MLA, **DEEPSEEK_MOE, "rope_parameters": YARN},
+    "deepseek_v3-groups": {
+        **MLA,
+        **DEEPSEEK_MOE,
+        "num_experts": 8,
+        "num_experts_per_tok": 4,
+        "num_local_experts": 8,
+        "n_routed_experts": 8,
+        "n_group": 4,
+        "topk_group": 2,
+        "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+    },
     "dots1": {**DEEPSEEK_MOE, "head_dim": 8, "layer_types": ["full_attention"] * 3},
     "ernie4_5": {"head_dim": 8},
     "ernie4_5_moe": {
@@ -149,6 +160,15 @@ CASES: Mapping[str, dict[str, Any]] = {
         "mamba_d_state": 8,
         "mamba_chunk_size": 16,
         "mamba_expand": 1,
+        "attention_in_multiplier": 0.8,
+        "attention_out_multiplier": 0.9,
+        "embedding_multiplier": 5.5,
+        "key_multiplier": 0.4,
+        "lm_head_multiplier": 0.5,
+        "mlp_multipliers": [0.9, 0.6],
+        "ssm_in_multiplier": 1.25,
+        "ssm_multipliers": [0.35, 0.25, 0.35, 0.5, 0.35],
+        "ssm_out_multiplier": 0.25,
     },
     "falcon_mamba": {
         "state_size": 8,
@@ -285,7 +305,6 @@ CASES: Mapping[str, dict[str, Any]] = {
             "partial_rotary_factor": 0.5,
         }
     },
-    "qwen2_moe": {**MOE, "shared_expert_intermediate_size": 24},
     "qwen3_5": {**GDN, "of": "qwen3_5_text", "wrapper": "qwen3_5"},
     "qwen3_5_moe": {
         **GDN,

@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx import nn as mlx_nn
 from mlx.utils import tree_flatten
 
 from ster.architecture.wide import WideSpec
 from ster.checkpoint.weight_file import WeightFile
 from ster.decoder.mlx.taps import Taps
 from ster.decoder.mlx.weights import device_failures
+from ster.decoder.mlx.whole_filling import fill
 from ster.decoder.whole import WholeWeights
 from ster.errors import WeightsError
-
-# Its types do not name what it has.
-nn: Any = mlx_nn
 
 
 class MLXWholeWeights(WholeWeights):
@@ -82,13 +79,12 @@ class MLXWholeWeights(WholeWeights):
             return self._made
 
     def _read(self) -> tuple[Any, Taps]:
-        model: Any = self._make()
         opened = _check_files(self._files)
-        weights: dict[str, mx.array] = {}
-        for file in self._files:
-            weights |= mx.load(str(file), format="safetensors")  # type: ignore[arg-type]
         try:
-            _fill(model, weights, self.spec.config, self._dtype)
+            weights = _load(self._files)
+            model = fill(self._make, weights, self.spec.config, self._dtype)
+        except WeightsError as error:
+            raise WeightsError(self._failed, error) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise self._unfit(error) from error
         # Layer by layer, or all of them would be there as stored and as converted.
@@ -101,9 +97,13 @@ class MLXWholeWeights(WholeWeights):
             each.check_unchanged()
         return model, self._tap(model)
 
+    @property
+    def _failed(self) -> str:
+        return f"failed to map {len(self._files)} model weight files"
+
     def _unfit(self, error: Exception) -> WeightsError:
         return WeightsError(
-            f"failed to map {len(self._files)} model weight files",
+            self._failed,
             f"they do not hold what mlx-lm's {self.spec.model_type} reads",
             _first_line(error),
         )
@@ -113,6 +113,25 @@ def flat_arrays(module: Any) -> list[mx.array]:
     """List the arrays of a module."""
     flat: Any = tree_flatten(module.parameters())
     return [each for _, each in flat]
+
+
+def _load(files: Sequence[Path]) -> dict[str, mx.array]:
+    """Open all tensors; nothing is read yet.
+
+    Raises:
+        WeightsError: Two files have a tensor of the same name.
+    """
+    weights: dict[str, mx.array] = {}
+    for file in files:
+        opened: Any = mx.load(str(file), format="safetensors")
+        if twice := sorted(opened.keys() & weights.keys()):
+            raise WeightsError(
+                f"the tensor {twice[0]} is in {file.name} and in another weight file",
+                path=file,
+                field=twice[0],
+            )
+        weights |= opened
+    return weights
 
 
 def _check_files(files: Sequence[Path]) -> list[WeightFile]:
@@ -131,36 +150,6 @@ def _check_files(files: Sequence[Path]) -> list[WeightFile]:
         sentence = f"failed to map {len(files)} model weight files"
         raise WeightsError(sentence, error) from error
     return opened
-
-
-def _fill(
-    model: Any, weights: dict[str, mx.array], config: Mapping[str, Any], dtype: mx.Dtype
-) -> None:
-    """Give the module its weights as mlx-lm itself does; nothing is read yet."""
-    if hasattr(model, "sanitize"):
-        weights = model.sanitize(weights)
-    quantization = config.get("quantization")
-    if quantization is not None:
-
-        def is_quantized(name: str, module: Any) -> Any:
-            if name in quantization:
-                return quantization[name]
-            return hasattr(module, "to_quantized") and f"{name}.scales" in weights
-
-        nn.quantize(
-            model,
-            group_size=quantization["group_size"],
-            bits=quantization["bits"],
-            mode=quantization.get("mode", "affine"),
-            class_predicate=is_quantized,
-        )
-    casts = getattr(model, "cast_predicate", lambda _: True)
-    for name, values in weights.items():
-        if mx.issubdtype(values.dtype, mx.floating):
-            wide = dtype if casts(name) else mx.float32
-            weights[name] = values.astype(wide)
-    model.eval()
-    model.load_weights(list(weights.items()), strict=True)
 
 
 def _first_line(error: Exception) -> str:
