@@ -99,7 +99,10 @@ def test_an_infinity_as_transformers_writes_it_is_a_number():
         ({"use_bidirectional_attention": True}, "use_bidirectional_attention"),
         ({"text_config": {"is_causal": False}}, "is_causal"),
         ({"model_file": "mine.py"}, "model_file"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+        (
+            {"quantization_config": {"quant_method": "gptq"}},
+            "quantization_config.quant_method",
+        ),
     ],
 )
 def test_what_would_be_computed_otherwise_is_refused_by_name(fields, field):

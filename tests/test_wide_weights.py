@@ -97,7 +97,10 @@ def test_a_matrix_packed_otherwise_than_the_rest_says_so_itself(tmp_path: Path):
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+        (
+            {"quantization_config": {"quant_method": "gptq"}},
+            "quantization_config.quant_method",
+        ),
         ({"quantization": {"bits": 4}}, "quantization.group_size"),
         ({"quantization": {"group_size": 32, "bits": "4"}}, "quantization.bits"),
         ({"quantization": [4]}, "quantization"),

@@ -21,9 +21,10 @@ from ster.architecture.wide_fields import (
     fill_absent,
     normalises_alone,
 )
+from ster.architecture.wide_quantization import read_wide_quantization
 from ster.architecture.wide_refusals import Values, refuse_field, refuse_unread
 from ster.architecture.wide_rotary import normalise_rotary
-from ster.errors import ConfigError, PromptError
+from ster.errors import PromptError
 
 # Fields that change numbers, and whether a value is the one that changes none.
 _NEUTRAL: Mapping[str, object] = {
@@ -207,17 +208,8 @@ def check_config(document: Mapping[str, Any], path: str) -> None:
     check_counts(values, partial(refuse_field, path, values))
     if "model_file" in document:
         refuse_field(path, values, "model_file", document["model_file"], "left unset")
+    read_wide_quantization(document, path)
     _check_packing(document, values, path)
-    for place in (document, values):
-        if place.get("quantization_config") and not place.get("quantization"):
-            raise ConfigError(
-                f"{path} is a quantized checkpoint (it declares quantization_config); "
-                "Ster maps unquantized safetensors only, so use the checkpoint it was "
-                "quantized from",
-                path=path,
-                field="quantization_config",
-                found=place["quantization_config"],
-            )
 
 
 def _check_packing(document: Mapping[str, Any], values: Values, path: str) -> None:
