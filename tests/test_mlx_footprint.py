@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster.architecture.config import read_config
+from ster.architecture.config import read_config, resolve_config
 from tests.checkpoints import (
     Checkpoint,
     make_config,
@@ -84,3 +84,15 @@ def test_blocks_that_come_and_go_take_no_more_than_is_counted(
         tracemalloc.stop()
     taken = mx.get_peak_memory() - before + on_host
     assert max(counted.blocks) < taken < counted.open_bytes + (1 << 19)
+
+
+def test_experts_of_a_small_model_take_little_of_a_plan():
+    """They grow with the tokens, until as many as go through at once."""
+
+    def fixed(family: str, **sizes: int) -> int:
+        spec = resolve_config(make_config(family, **sizes), "config.json")
+        return footprint(spec, precision="f32", longest_prompt=12).fixed_bytes
+
+    assert fixed("mixtral") == fixed("llama")
+    wide = {"hidden_size": 2048, "intermediate_size": 768, "head_dim": 128}
+    assert fixed("mixtral", **wide) - fixed("llama", **wide) <= 1 << 29

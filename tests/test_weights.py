@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ster.architecture.modules import Shapes, Values
+from ster.architecture.modules import Matrix, Shapes, Values
+from ster.architecture.quantization import Format, Quantization
 from ster.architecture.spec import Placed
 from ster.checkpoint.stored import RAW_TYPES, STORED_TYPES, StoredTensor
 from ster.checkpoint.weights import open_weights
 from ster.errors import WeightsError
 
 Raw = dict[str, tuple[str, tuple[int, ...], bytes]]
+FORMAT = Format(mode="affine", bits=4, group_size=32)
 ROWS = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
 
 
@@ -209,13 +211,32 @@ class TestRefusals:
         assert sentence == (
             f"the tensor a is stored as {dtype}; Ster reads F32, F16, BF16"
         )
-        assert bool(why) == (dtype == "U32")
+        assert not why
 
-    def test_packed_integers_that_the_config_does_not_declare_are_named(self, tmp_path):
-        path = write(tmp_path / "m", {"a": ("U32", (4, 1), bytes(16))})
-        sentence, cause = causes([path], shapes("a"))
-        assert sentence.startswith("the tensor a is stored as U32")
-        assert "does not say how it is quantized" in cause
+    @pytest.mark.parametrize("dtype", ["U32", "U8", "F8_E4M3"])
+    @pytest.mark.parametrize(
+        ("declared", "why"),
+        [
+            (None, "does not say how it is quantized"),
+            (Quantization(default=FORMAT), "the tensor a.scales, which belongs to it"),
+            (
+                Quantization(default=FORMAT, overrides={"a": None}),
+                "config.json says that it is not quantized",
+            ),
+        ],
+    )
+    def test_packed_values_that_cannot_be_unpacked_say_why(
+        self, tmp_path, dtype, declared, why
+    ):
+        size = 4 if dtype == "U32" else 1
+        path = write(tmp_path / "m", {"a.weight": (dtype, (4, 4), bytes(16 * size))})
+        matrix = Matrix(name="a", outputs=4, inputs=32)
+        with pytest.raises(WeightsError) as caught:
+            open_weights([path], [("", matrix)], None, declared)
+        _, sentence, cause = (caught.value.sentence, *caught.value.causes)
+        assert sentence.startswith(f"the tensor a.weight is stored as {dtype}; Ster")
+        assert why in cause
+        assert caught.value.found == dtype
 
     def test_a_tensor_in_two_shards_is_named_with_the_second(self, tmp_path):
         first = write(tmp_path / "m1", names("a", "b"))

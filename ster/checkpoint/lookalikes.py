@@ -62,6 +62,13 @@ def is_pointer(data: bytes) -> bool:
     return data.startswith(_POINTER_START)
 
 
+def explain_head(data: bytes) -> str | None:
+    """Tell by its first bytes what stands in a weight file's place, if it is known."""
+    if is_pointer(data):
+        return POINTER_CAUSE
+    return f"it is a GGUF file; {_GGUF}" if data.startswith(b"GGUF") else None
+
+
 def read_head(path: str | os.PathLike[str]) -> bytes:
     """Read a file's first bytes.
 

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from ster.checkpoint.lookalikes import (
     HEAD_BYTES,
-    POINTER_CAUSE,
-    is_pointer,
+    explain_head,
     kind_of_file,
 )
 from ster.checkpoint.safetensors_header import (
@@ -93,11 +92,9 @@ class WeightFile:
             data = LENGTH_BYTES + size
             return data, parse_header(self.read(LENGTH_BYTES, size), self.size - data)
         except ValueError as error:
-            causes = [str(error)]
-            if is_pointer(self.read(0, min(HEAD_BYTES, self.size))):
-                causes = [POINTER_CAUSE]
+            known = explain_head(self.read(0, min(HEAD_BYTES, self.size)))
             sentence = f"{self.path.name} is damaged or cannot be read"
-            raise WeightsError(sentence, *causes, path=self.path) from error
+            raise WeightsError(sentence, known or error, path=self.path) from error
 
     def read(self, start: int, size: int) -> bytes:
         """Copy bytes out; fewer where the file ends.

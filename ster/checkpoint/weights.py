@@ -28,8 +28,10 @@ from ster.errors import WeightsError
 BESIDE = ("lm_head.", "embed_out.")
 # What follows the weight's name in that of its scales, in fp8.
 FP8_SCALES = "_scale_inv"
+# Types that only quantized matrices have.
+PACKED_TYPES = ("U32", "U8", "F8_E4M3")
 UNDECLARED = (
-    "these are the packed integers of a quantized matrix, and config.json does not say "
+    "these are the packed values of a quantized matrix, and config.json does not say "
     "how it is quantized"
 )
 
@@ -155,6 +157,7 @@ class _Finder:
             packing = None
             if isinstance(place, Matrix) and name == place.weight_name:
                 packing = self._packing(block, place)
+                self._refuse_packed(block, place, packing)
             self.found[block + name] = (
                 self._find(block + name, shape)
                 if packing is None or not isinstance(place, Matrix)
@@ -171,6 +174,21 @@ class _Finder:
         ):
             return None
         return declared.of(path)
+
+    def _refuse_packed(self, block: str, place: Matrix, packing: Format | None) -> None:
+        """Refuse packed values that are not to be unpacked, and say why not."""
+        name = self._stored(block + place.weight_name)
+        entry = self.entries.get(name)
+        if packing is not None or entry is None or entry.dtype not in PACKED_TYPES:
+            return
+        why, declared = UNDECLARED, self.quantization
+        if declared is not None:
+            path = name.removesuffix(place.suffixes.weight)
+            scales = self._stored(block + _scales_name(place, declared))
+            why = f"the tensor {scales}, which belongs to it, is missing"
+            if path in declared.overrides:
+                why = "config.json says that it is not quantized"
+        raise _wrong_type(name, entry, STORED_TYPES, why)
 
     def _quantized(self, block: str, place: Matrix, packing: Format) -> QuantizedTensor:
         """Find the tensors of a quantized matrix, or a stack of them."""
@@ -260,8 +278,6 @@ class _Finder:
 
 
 def _check_entry(name: str, entry: _Entry, shape: Shape, types: Sequence[str]) -> None:
-    if entry.dtype == "U32" and "U32" not in types:
-        raise _wrong_type(name, entry, types, UNDECLARED)
     if entry.shape != shape:
         raise WeightsError(
             f"the tensor {name} has shape {list(entry.shape)}, expected {list(shape)}",

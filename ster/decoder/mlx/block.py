@@ -31,6 +31,8 @@ MAX_PRODUCT = 1 << 36
 # CUDA starts no more along two of a grid's axes, along which some of MLX's kernels have
 # rows; narrow models would get more at once.
 MAX_ROWS = (1 << 16) - 1
+# What the rows that go through experts together have at once: each of its own copies.
+MAX_EXPERT_VALUES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +139,19 @@ def multiplied_outputs(block: spec.LayerSpec) -> int:
 def rows_at_once(block: spec.LayerSpec, outputs: int) -> int:
     """Tell how many rows of a block go at once through a product to some outputs."""
     made, inputs = block.feed_forward, block.attention.q_proj.inputs
-    copies = made.num_chosen if isinstance(made, parts.Experts) else 1
-    return max(1, min(MAX_PRODUCT // (inputs * outputs), MAX_ROWS // copies))
+    most = min(MAX_PRODUCT // (inputs * outputs), MAX_ROWS)
+    if isinstance(made, parts.Experts):
+        of_experts = MAX_EXPERT_VALUES // expert_values(block)
+        most = min(most, MAX_ROWS // made.num_chosen, of_experts)
+    return max(1, most)
+
+
+def expert_values(block: spec.LayerSpec) -> int:
+    """Count the f32 values that a row has while its experts are at work."""
+    made = block.feed_forward
+    if not isinstance(made, parts.Experts):
+        return 0
+    return made.num_chosen * (3 * made.router.inputs + 2 * made.widest)
 
 
 def _normed(x: mx.array, norm: AnyNorm | None) -> mx.array:

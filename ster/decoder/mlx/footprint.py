@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from ster.architecture.modules import Matrix, Module, count_values
-from ster.architecture.parts import Experts
 from ster.architecture.quantization import Format
 from ster.architecture.spec import LayerSpec, ModelSpec
 from ster.decoder.contract import Footprint
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
-from ster.decoder.mlx.block import multiplied_outputs, rows_at_once
+from ster.decoder.mlx.block import (
+    expert_values,
+    multiplied_outputs,
+    rows_at_once,
+)
 from ster.decoder.mlx.parts import multiplied
 from ster.stream.attention import MIN_QUERIES
 
+# Rows that experts take together in a wave of usual size.
+WAVE_TOKENS = 16384
 # Bytes of a value, by precision.
 WIDTHS = {"f32": 4, "f16": 2, "bf16": 2}
 # Packing and positions, for a token.
@@ -47,7 +52,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         # Keys and values of a batch, gathered, widened and laid out for the kernel, and
         # those of the batch before: seven times, as measured.
         fixed_bytes=4 * (2 * scores + 7 * 2 * gathered)
-        + max(map(_expert_rows, model.layers), default=0)
+        + max((_expert_bytes(each)[1] for each in model.layers), default=0)
         + cache_limit(model),
     )
 
@@ -105,14 +110,15 @@ def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
     return opened
 
 
-def _expert_rows(block: LayerSpec) -> int:
-    """Count what the experts' products of some rows take, and those before them."""
-    made = block.feed_forward
-    if not isinstance(made, Experts):
-        return 0
-    hidden = made.router.inputs
+def _expert_bytes(block: LayerSpec) -> tuple[int, int]:
+    """Count what experts take for each token, and what they take at most.
+
+    Where a wave's rows go through them together, they grow with the wave. Else it is as
+    much as goes through at once, and what went before.
+    """
+    row = 4 * expert_values(block)
     rows = rows_at_once(block, multiplied_outputs(block))
-    return 4 * 2 * rows * made.num_chosen * (3 * hidden + 2 * made.widest)
+    return (row, 0) if rows >= WAVE_TOKENS else (0, 2 * rows * row)
 
 
 def _token_values(model: ModelSpec, block: LayerSpec) -> int:
@@ -120,7 +126,8 @@ def _token_values(model: ModelSpec, block: LayerSpec) -> int:
     attention = block.attention
     projected = attention.query_size + 2 * attention.key_value_size
     stream = 3 * model.hidden_size + 3 * projected + 3 * attention.query_size
-    return stream + 2 * block.feed_forward.widest
+    experts, _ = _expert_bytes(block)
+    return stream + 2 * block.feed_forward.widest + experts // 4
 
 
 def cache_limit(model: ModelSpec) -> int:
