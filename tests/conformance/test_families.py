@@ -265,10 +265,11 @@ def wrap(
     config: dict[str, Any],
     spelling: str,
     shards: int = 1,
+    tensors: Tensors | None = None,
 ) -> Path:
     """Write a vision model around the text model of a config."""
     prefix, head, beside = SPELLINGS[spelling]
-    made = write_checkpoint(directory, config, tensors=make_tensors(config))
+    made = write_checkpoint(directory, config, tensors=tensors)
     document = {
         "model_type": outer,
         "text_config": config,
