@@ -1,6 +1,6 @@
 """From a model's name to a ``Runtime``.
 
-Everything that can be refused without mapping a weight is refused before one is mapped:
+Everything that can be refused without opening a weight is refused before one is opened:
 loading reads config, tokenizer and template, and the first run maps the weights.
 """
 
@@ -56,7 +56,7 @@ def load(
             Python warnings, and the rest is dropped.
 
     Raises:
-        SterError: Whatever can be refused before the weights are mapped.
+        SterError: Whatever can be refused before the weights are opened.
     """
     if template_args is not None and not isinstance(template_args, Mapping):
         raise UsageError(

@@ -1,6 +1,6 @@
 """One loaded checkpoint: what notebooks hold, and what the commands go through.
 
-Everything that can be refused without mapping a weight is refused before one is mapped:
+Everything that can be refused without opening a weight is refused before one is opened:
 loading reads config, tokenizer and template, and the first run maps the weights.
 """
 

@@ -171,7 +171,7 @@ class ModelFlags:
             output_path: The output, which must not be a file of the model.
 
         Raises:
-            SterError: Whatever can be refused before the weights are mapped.
+            SterError: Whatever can be refused before the weights are opened.
         """
         # Late, so that `ster --help` does not wait for the array libraries.
         from ster.checkpoint.resolve import local_files

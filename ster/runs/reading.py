@@ -27,7 +27,7 @@ F32 = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A reading that is encoded and planned; nothing is mapped yet.
+    """A reading that is encoded and planned; no weight is open yet.
 
     Args:
         session: The open checkpoint.

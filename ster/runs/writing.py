@@ -29,7 +29,7 @@ F32 = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Prompts that are encoded, and whose answering is planned; nothing is mapped yet.
+    """Prompts that are encoded, and whose answering is planned; no weight is open yet.
 
     Args:
         session: The open checkpoint.

@@ -41,7 +41,7 @@ def optimize_vector(
         pairs: The pairs; the last ones are held out.
         layers: Block indices to choose from, ascending.
         holdout: The share of pairs that is held out.
-        output: Where the artifact goes, if anywhere; tried before a weight is mapped.
+        output: Where the artifact goes, if anywhere; tried before a weight is opened.
 
     Raises:
         SterError: As for ``train_vector``, or the share leaves too few pairs.

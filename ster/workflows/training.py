@@ -37,7 +37,7 @@ def train_vector(
         pairs: The pairs.
         layers: Block indices, ascending.
         method: caa, pca or logistic.
-        output: Where the artifact goes, if anywhere; tried before a weight is mapped.
+        output: Where the artifact goes, if anywhere; tried before a weight is opened.
 
     Raises:
         SterError: A word or a side is refused, the run does not fit, nothing can be

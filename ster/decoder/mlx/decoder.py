@@ -35,7 +35,7 @@ def check_available(device: str) -> None:
     """Refuse a device that this MLX does not have, or whose driver does not start.
 
     Raises:
-        DeviceError: It is not to be had.
+        DeviceError: It is not here, or does not start.
     """
     backends = {"metal": ("Metal", mx.metal), "cuda": ("CUDA", mx.cuda)}
     if device not in backends:
