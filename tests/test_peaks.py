@@ -82,7 +82,7 @@ class Ran:
 
     @property
     def plans(self) -> list[tuple[int, int]]:
-        """Each plan's peak and limit, in bytes, the peak rounded up to a megabyte."""
+        """Each plan's peak, rounded up, and its limit, rounded down, in bytes."""
         found = re.findall(r"peak (\d+) MB of (\d+) MB", self.said)
         return [(int(peak) * MEGABYTE, int(limit) * MEGABYTE) for peak, limit in found]
 
@@ -153,8 +153,9 @@ def hold_to_plan(folder: Path, line: Callable[[int, str], list[str]]) -> Ran:
     ran = launch(line(memory, "model"), folder)
     assert ran.code == 0, ran.said
     planned, limit = max(ran.plans)
-    assert limit - MEGABYTE <= memory <= limit
-    assert ran.peak <= planned <= limit
+    # What is needed is rounded up, and what may be used down.
+    assert limit <= memory < limit + MEGABYTE
+    assert ran.peak <= planned <= limit + MEGABYTE
     return ran
 
 
