@@ -283,16 +283,27 @@ class ModelSpec:
             listed += [("", self.final_norm), ("", self.output)]
         return listed
 
+    @cached_property
+    def _own_formats(self) -> dict[str, Format | None]:
+        """List the modules that have a format of their own, by the spec's names."""
+        overrides = {} if self.quantization is None else self.quantization.overrides
+        formats: dict[str, Format | None] = {}
+        # Where a path may be read in two ways, the first prefix counts.
+        for front in reversed(self.naming.fronts):
+            for path, packing in overrides.items():
+                name = self.naming.without_prefix(front, path)
+                if self.naming.with_prefix(front, name) == path:
+                    formats[name] = packing
+        return formats
+
     def format_of(self, prefix: str, matrix: Matrix) -> Format | None:
         """Tell how a matrix is quantized, as far as config.json says it."""
         declared = self.quantization
         if declared is None or declared.default is None:
             return None
-        for place in matrix.places:
-            for front in self.naming.fronts:
-                path = self.naming.with_prefix(front, prefix + place.name)
-                if path in declared.overrides:
-                    return declared.overrides[path]
+        for place in matrix.places if self._own_formats else ():
+            if prefix + place.name in self._own_formats:
+                return self._own_formats[prefix + place.name]
         has_blocks = any(each.suffixes.weight == "_blocks" for each in matrix.places)
         if declared.blocks_only and not has_blocks:
             return None

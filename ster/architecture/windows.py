@@ -62,15 +62,24 @@ def listed_windows(
     Raises:
         ConfigError: Windows are used and their size is not given.
     """
+    return _windows(fields, _kinds(fields, slides), usual)
+
+
+def _kinds(fields: Fields, slides: Sequence[bool]) -> list[str]:
+    """Tell each layer's kind, as listed or else by ``slides``."""
     types = read_layer_types(fields, len(slides))
-    if types is None:
-        types = [SLIDING if each else FULL for each in slides]
-    if SLIDING not in types:
-        return (None,) * len(slides)
+    return types or [SLIDING if each else FULL for each in slides]
+
+
+def _windows(
+    fields: Fields, kinds: Sequence[str], usual: int | None
+) -> tuple[int | None, ...]:
+    if SLIDING not in kinds:
+        return (None,) * len(kinds)
     if fields.values.get("sliding_window", usual) is None:
         raise no_window(fields)
     window = fields.count("sliding_window", usual)
-    return tuple(window if kind == SLIDING else None for kind in types)
+    return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
 def no_window(fields: Fields) -> ConfigError:
@@ -97,12 +106,7 @@ def switched_windows(
         ConfigError: Windows are used and their size is not given, or not switched on.
     """
     enabled = fields.flag("use_sliding_window", default=False)
-    types = read_layer_types(fields, len(slides))
-    if types is None:
-        types = [SLIDING if enabled and each else FULL for each in slides]
-    if SLIDING not in types:
-        return (None,) * len(slides)
-    if not enabled or fields.values.get("sliding_window", usual) is None:
+    kinds = _kinds(fields, [enabled and each for each in slides])
+    if SLIDING in kinds and not enabled:
         raise no_window(fields)
-    window = fields.count("sliding_window", usual)
-    return tuple(window if kind == SLIDING else None for kind in types)
+    return _windows(fields, kinds, usual)

@@ -172,28 +172,6 @@ def at_width(precision: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return as_stored(x.astype(np.float32), precision).astype(np.float64)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_block_of_which_only_the_last_rows_are_run_gives_the_same_rows(
-    opened, device, name
-):
-    prompts = [stem[:length] for stem in TEXTS for length in (1, 19, 20, 33)]
-    decoder = opened(name, device, "f32", True)
-    whole = read(decoder, prompts, range(NUM_LAYERS))
-    for layer in range(NUM_LAYERS):
-        trimmed = read(decoder, prompts, [layer])
-        assert_close(trimmed, whole[:, [layer]], tolerance(device, "f32"), [layer])
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_streamed_and_resident_weights_give_the_same_bits(opened, device, name):
-    prompts = [stem[:length] for stem in TEXTS for length in (1, 20, 33)]
-    streamed = read(opened(name, device, "f32", False), prompts, range(NUM_LAYERS))
-    resident = opened(name, device, "f32", True)
-    for _ in range(2):
-        again = read(resident, prompts, range(NUM_LAYERS))
-        assert np.array_equal(again, streamed)
-
-
 @few
 @given(prompts=PROMPTS, layers=LAYERS)
 def test_the_same_run_gives_the_same_bits(opened, device, prompts, layers):

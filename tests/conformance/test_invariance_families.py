@@ -24,6 +24,7 @@ from tests.checkpoints import (
 )
 from tests.conformance.compare import assert_close, precisions, tolerance
 from tests.conformance.running import Pieces, cut, open_decoder, read
+from tests.conformance.test_invariance import CONFIGS as SHAPES
 from tests.conformance.test_invariance import (
     LAYERS,
     NUM_LAYERS,
@@ -50,6 +51,8 @@ CONFIGS["q-gpt-oss"] = QUANTIZED_CASES["q-gpt-oss"][0] | {
     "num_hidden_layers": NUM_LAYERS,
     "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
 }
+# And the shapes of attention, which the oracle knows.
+ALL_CONFIGS = {**SHAPES, **CONFIGS}
 # Where two experts are as good, a rounding decides, and at half width that happens.
 STEADY = [
     name
@@ -69,7 +72,7 @@ def opened(
 
     @cache
     def write(name: str) -> Checkpoint:
-        return write_checkpoint(tmp_path_factory.mktemp("family"), CONFIGS[name])
+        return write_checkpoint(tmp_path_factory.mktemp("family"), ALL_CONFIGS[name])
 
     @cache
     def open_one(
@@ -118,7 +121,7 @@ def test_no_arrangement_of_a_run_changes_a_number(
     assert_close(rows, expected, tolerance(device, "f32"), layers)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ALL_CONFIGS)
 def test_streamed_and_resident_weights_give_the_same_bits(opened, device, name):
     prompts = [stem[:length] for stem in TEXTS for length in (1, 20, 33)]
     streamed = read(opened(name, device, "f32", False), prompts, range(NUM_LAYERS))
@@ -128,7 +131,7 @@ def test_streamed_and_resident_weights_give_the_same_bits(opened, device, name):
         assert np.array_equal(again, streamed)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ALL_CONFIGS)
 def test_a_block_of_which_only_the_last_rows_are_run_gives_the_same_rows(
     opened, device, name
 ):

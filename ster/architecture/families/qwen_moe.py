@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ster.architecture.blocks import BlockMaker, check_activation, make_model
 from ster.architecture.experts import ExpertMaker, read_num_experts
 from ster.architecture.fields import Fields
 from ster.architecture.modules import Matrix
-from ster.architecture.sizes import read_rotary, read_sizes
+from ster.architecture.parts import Experts, Rotary
+from ster.architecture.sizes import Sizes, read_rotary, read_sizes
 from ster.architecture.spec import ModelSpec
 from ster.architecture.windows import require_full_attention, switched_windows
 
@@ -18,12 +21,7 @@ MAX_WINDOW_LAYERS, WINDOW = 28, 4096
 def read_qwen2_moe(fields: Fields) -> ModelSpec:
     """Read a Qwen 2 with experts: one more serves every token, as much as it says."""
     check_activation(fields)
-    sizes = read_sizes(
-        fields,
-        num_key_value_heads=16,
-        max_position_embeddings=POSITIONS,
-        rms_norm_eps=EPS,
-    )
+    sizes = _read_sizes(fields, num_key_value_heads=16)
     rotary, num_layers = read_rotary(fields, sizes), sizes.num_hidden_layers
     maker = BlockMaker(sizes=sizes, qkv_bias=fields.flag("qkv_bias", default=True))
     experts = _experts(fields, maker, num_experts=60, num_chosen=4, inner=1408)
@@ -36,23 +34,13 @@ def read_qwen2_moe(fields: Fields) -> ModelSpec:
     first_full = fields.count("max_window_layers", MAX_WINDOW_LAYERS, least=0)
     slides = [layer % 2 == 0 and layer < first_full for layer in range(num_layers)]
     windows = switched_windows(fields, slides, WINDOW)
-    sparse = _read_sparse(fields, num_layers)
-    layers = [
-        maker.block(i, rotary, windows[i], served if sparse[i] else None)
-        for i in range(num_layers)
-    ]
-    return make_model(fields, sizes, layers)
+    return _make(fields, maker, rotary, windows, served)
 
 
 def read_qwen3_moe(fields: Fields) -> ModelSpec:
     """Read a Qwen 3 with experts: its window is that of all layers or of none."""
     check_activation(fields)
-    sizes = read_sizes(
-        fields,
-        num_key_value_heads=4,
-        max_position_embeddings=POSITIONS,
-        rms_norm_eps=EPS,
-    )
+    sizes = _read_sizes(fields, num_key_value_heads=4)
     rotary, num_layers = read_rotary(fields, sizes), sizes.num_hidden_layers
     bias = fields.flag("attention_bias", default=False)
     maker = BlockMaker(sizes=sizes, qkv_bias=bias, o_bias=bias, qk_norm="head")
@@ -62,12 +50,32 @@ def read_qwen3_moe(fields: Fields) -> ModelSpec:
     slides = slides and fields.values.get("sliding_window", WINDOW) is not None
     window = fields.count("sliding_window", WINDOW) if slides else None
     require_full_attention(fields, num_layers)
-    sparse = _read_sparse(fields, num_layers)
+    return _make(fields, maker, rotary, (window,) * num_layers, experts)
+
+
+def _read_sizes(fields: Fields, num_key_value_heads: int) -> Sizes:
+    return read_sizes(
+        fields,
+        num_key_value_heads=num_key_value_heads,
+        max_position_embeddings=POSITIONS,
+        rms_norm_eps=EPS,
+    )
+
+
+def _make(
+    fields: Fields,
+    maker: BlockMaker,
+    rotary: Rotary,
+    windows: Sequence[int | None],
+    experts: Experts,
+) -> ModelSpec:
+    """Give the layers that have experts theirs, and the others the usual part."""
+    sparse = _read_sparse(fields, len(windows))
     layers = [
         maker.block(i, rotary, window, experts if sparse[i] else None)
-        for i in range(num_layers)
+        for i, window in enumerate(windows)
     ]
-    return make_model(fields, sizes, layers)
+    return make_model(fields, maker.sizes, layers)
 
 
 def _experts(

@@ -77,7 +77,11 @@ def _widened_head(model: ModelSpec, width: int) -> int:
 
 
 def _module_bytes(model: ModelSpec, prefix: str, module: Module, width: int) -> int:
-    packing = _multiplied_format(model, prefix, module)
+    return _held_bytes(module, _multiplied_format(model, prefix, module), width)
+
+
+def _held_bytes(module: Module, packing: Format | None, width: int) -> int:
+    """Count a module in a format, or at a width."""
     if packing is None or not isinstance(module, Matrix):
         return width * count_values([module])
     # Affine scales and biases are f32; those of other formats are bytes.
@@ -104,9 +108,9 @@ def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
     """
     opened = 0
     for module in block.modules:
-        held = _module_bytes(model, block.prefix, module, width)
-        plain = _multiplied_format(model, block.prefix, module) is None
-        opened += 16 * count_values([module]) if plain else 4 * held
+        packing = _multiplied_format(model, block.prefix, module)
+        plain = 16 * count_values([module])
+        opened += plain if packing is None else 4 * _held_bytes(module, packing, width)
     return opened
 
 
