@@ -21,7 +21,7 @@ from ster.architecture.wide_fields import (
     fill_absent,
     normalises_alone,
 )
-from ster.architecture.wide_quantization import read_wide_quantization
+from ster.architecture.wide_quantization import check_wide_quantization
 from ster.architecture.wide_refusals import Values, refuse_field, refuse_unread
 from ster.architecture.wide_rotary import normalise_rotary
 from ster.errors import PromptError
@@ -208,25 +208,7 @@ def check_config(document: Mapping[str, Any], path: str) -> None:
     check_counts(values, partial(refuse_field, path, values))
     if "model_file" in document:
         refuse_field(path, values, "model_file", document["model_file"], "left unset")
-    read_wide_quantization(document, path)
-    _check_packing(document, values, path)
-
-
-def _check_packing(document: Mapping[str, Any], values: Values, path: str) -> None:
-    """Refuse MLX's ``quantization`` where it says less than mlx-lm looks for."""
-    if document.get("quantize_activations"):
-        # mlx-lm would round what goes into each product too.
-        refuse_field(path, values, "quantize_activations", True, "left unset")
-    packing = document.get("quantization")
-    if packing is None:
-        return
-    if not isinstance(packing, dict):
-        refuse_field(path, values, "quantization", packing, "an object")
-    for name in ("group_size", "bits"):
-        value = packing.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            place = f"quantization.{name}"
-            refuse_field(path, values, place, value, "a whole number above zero")
+    check_wide_quantization(document, path)
 
 
 def check_read(values: Values, reads: Collection[str], path: str) -> int | None:
