@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.documents.activations import Activations, ActivationWriter
+from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import (
     check_asked,
@@ -35,10 +36,10 @@ from ster.runs.writing import Writing, plan_writing
 from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import StrengthTrial
+from ster.vectors.strengths import Strengths, StrengthTrial
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
-from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.steering import Steer, sum_at_strengths, sum_deltas
 from ster.workflows.training import train_vector
 
 F32 = NDArray[np.float32]
@@ -291,7 +292,47 @@ class Runtime:
             SterError: As for ``generate``; every prompt is checked before the first is
                 answered.
         """
-        return self._plan_answers(prompts, steer, how).answers()
+        answers = self.answers(prompts, steer=steer, **how)
+        return (answer.text for answer in answers)
+
+    def answers(
+        self,
+        prompts: Iterable[str],
+        *,
+        steer: Steer = (),
+        strengths: Strengths | None = None,
+        **how: Unpack[AnsweringKeywords],
+    ) -> Iterator[Answer]:
+        """Answer prompts at several strengths, and say how each answer came about.
+
+        Args:
+            prompts: As for ``generate``.
+            steer: As for ``generate``.
+            strengths: What ``steer`` is multiplied by; every prompt is answered at
+                each. Once, as it is, if not given.
+            **how: As for ``generate``.
+
+        Returns:
+            The answers to the first prompt, one for each strength, then those to the
+            next.
+
+        Raises:
+            SterError: As for ``generate_all``, or a strength is refused.
+        """
+        asked = check_prompts(prompts)
+        times, steerings = sum_at_strengths(steer, strengths, self._session)
+        answering = Answering.of(**how)
+        writing = plan_writing(self._session, asked, answering, steerings)
+        return (
+            Answer(
+                prompt=asked[each.prompt],
+                strength=times[each.steering],
+                text=each.text,
+                token_ids=each.token_ids,
+                ended=each.ended,
+            )
+            for each in writing.answers()
+        )
 
     def response_tokens(self, text: str) -> list[int]:
         """Encode a whole response; under a template it is an assistant's turn."""
@@ -331,7 +372,7 @@ class Runtime:
         """Plan the answers, refusing what can be refused without weights."""
         answering = Answering.of(**how)
         deltas = sum_deltas(steer, self._session)
-        return plan_writing(self._session, prompts, answering, deltas)
+        return plan_writing(self._session, prompts, answering, [deltas])
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)

@@ -8,12 +8,34 @@ earlier, the finished answers are kept beside it under a name with ``.partial``.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from ster.documents.fields import PRODUCT, SCHEMA_VERSION
 from ster.documents.strict_json import check_json_name, dump_json
 from ster.documents.whole_files import AtomicFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One answer to a prompt.
+
+    Args:
+        prompt: The prompt, verbatim.
+        strength: What the vector was multiplied by; None where nothing was steered.
+        text: What was written, without special tokens.
+        token_ids: Its tokens, without the stop token.
+        ended: Why it ended: ``"stop"``, at a stop token; ``"length"``, after
+            ``max_new_tokens``; ``"context"``, where the trained length is full.
+    """
+
+    prompt: str
+    strength: float | None
+    text: str
+    token_ids: tuple[int, ...]
+    ended: str
+
 
 PARTIAL = ".partial"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,29 @@ Array = TypeVar("Array")
 F32 = NDArray[np.float32]
 
 
+# Why an answer ended: a stop token, ``max_new_tokens``, or the trained length is full.
+Ended = Literal["stop", "length", "context"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One answer.
+
+    Args:
+        prompt: Index of the prompt.
+        steering: Index of what it was steered with.
+        text: What was written, without special tokens.
+        token_ids: Its tokens, without the stop token.
+        ended: Why it ended.
+    """
+
+    prompt: int
+    steering: int
+    text: str
+    token_ids: tuple[int, ...]
+    ended: Ended
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
     """Prompts that are encoded, and whose answering is planned; no weight is open yet.
@@ -37,7 +60,8 @@ class Writing:
         stop_ids: The end-of-text tokens.
         plan: Memory, one wave for each prompt.
         answering: How they are answered.
-        deltas: For some layers, a vector (hidden_size,) that is added to every row.
+        steerings: Every prompt is answered under each of them. Each holds for some
+            layers a vector (hidden_size,) that is added to every row.
     """
 
     session: Session
@@ -45,39 +69,66 @@ class Writing:
     stop_ids: frozenset[int]
     plan: Plan
     answering: Answering
-    deltas: Deltas
+    steerings: Sequence[Deltas]
 
-    def answers(self) -> Iterator[str]:
-        """Answer one prompt after the other, over weights that are opened once."""
+    def answers(self) -> Iterator[Written]:
+        """Answer every prompt under every steering, over weights opened once.
+
+        Yields:
+            The answers to a prompt, one for each steering, then those to the next.
+        """
         with self.session.open(self.plan) as decoder:
-            for number in range(1, len(self.token_ids) + 1):
-                yield "".join(self._write(decoder, number))
+            for number in range(len(self.token_ids)):
+                for steering in range(len(self.steerings)):
+                    token_ids: list[int] = []
+                    pieces = self._write(decoder, number, steering, token_ids)
+                    yield Written(
+                        prompt=number,
+                        steering=steering,
+                        text="".join(pieces),
+                        token_ids=tuple(token_ids),
+                        ended=self._ended(number, len(token_ids)),
+                    )
 
     def stream(self) -> Iterator[str]:
         """Answer the first prompt, yielding text as it becomes readable."""
         with self.session.open(self.plan) as decoder:
-            yield from self._write(decoder, 1)
+            yield from self._write(decoder, 0, 0, [])
 
-    def _write(self, decoder: Decoder[Any], number: int) -> Iterator[str]:
+    def _ended(self, number: int, num_new: int) -> Ended:
+        room = self.session.spec.max_position_embeddings - len(self.token_ids[number])
+        if num_new == self.answering.max_new_tokens:
+            return "length"
+        return "context" if num_new == room else "stop"
+
+    def _write(
+        self,
+        decoder: Decoder[Any],
+        number: int,
+        steering: int,
+        token_ids: list[int],
+    ) -> Iterator[str]:
         """Write one answer; text that is not whole yet waits."""
         sample = make_sampler(self.answering.sampling)
+        deltas = self.steerings[steering]
 
         def checked(logits: F32) -> int:
             if not np.isfinite(logits).all():
                 what = "the scores of the next token are"
-                raise not_finite(what, self.session, self.deltas, number)
+                raise not_finite(what, self.session, deltas, number + 1)
             return sample(logits)
 
         text = self.session.encoder.open_text()
         tokens = write_tokens(
             decoder,
-            self.token_ids[number - 1],
-            deltas=self.deltas,
+            self.token_ids[number],
+            deltas=deltas,
             sample=checked,
             stop_ids=self.stop_ids,
             max_new_tokens=self.answering.max_new_tokens,
         )
         for token in tokens:
+            token_ids.append(token)
             if piece := text.add(token):
                 yield piece
         if piece := text.rest():
@@ -88,7 +139,7 @@ def plan_writing(
     session: Session,
     prompts: Iterable[str],
     answering: Answering,
-    deltas: Deltas,
+    steerings: Sequence[Deltas],
 ) -> Writing:
     """Encode prompts and plan their answers; refuse what needs no weights to refuse.
 
@@ -96,7 +147,7 @@ def plan_writing(
         session: The open checkpoint.
         prompts: Each the user's turn under a template, else a text to continue.
         answering: How they are answered; a system's turn needs the model's template.
-        deltas: For some layers, a vector (hidden_size,) that is added to every row.
+        steerings: As for ``Writing``.
 
     Raises:
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
@@ -128,7 +179,7 @@ def plan_writing(
         stop_ids=stop_ids,
         plan=plan,
         answering=answering,
-        deltas=deltas,
+        steerings=steerings,
     )
 
 

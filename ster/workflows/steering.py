@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.errors import DirectionError, require_type
+from ster.errors import DirectionError, UsageError, require_type
 from ster.runs.session import Session
+from ster.text import decimal
 from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import Strengths, take_strengths
 from ster.workflows.compatibility import check_steering
 
 F32 = NDArray[np.float32]
@@ -41,6 +43,48 @@ def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
     check_lengths(deltas)
     # Adding zero would still turn -0.0 into 0.0.
     return {layer: delta for layer, delta in deltas.items() if delta.any()}
+
+
+def sum_at_strengths(
+    steer: Steer, strengths: Strengths | None, session: Session
+) -> tuple[list[float | None], list[Mapping[int, F32]]]:
+    """Add up vectors at several strengths.
+
+    Args:
+        steer: The vectors.
+        strengths: What they are multiplied by; 1 if not given.
+        session: Whose stream they are added to.
+
+    Returns:
+        The strengths, None where nothing is steered, and what is added at each.
+
+    Raises:
+        UsageError: There is no strength or one is no number.
+        SterError: As for ``sum_deltas``.
+    """
+    vectors = [*steer] if isinstance(steer, Sequence) else [steer]
+    if strengths is None:
+        return [1.0 if vectors else None], [sum_deltas(vectors, session)]
+    times: list[float | None] = []
+    steerings = []
+    for strength in take_strengths(strengths):
+        if strength.of_norm:
+            raise UsageError(
+                f"a strength in residual norms cannot be answered at, only measured: "
+                f"{decimal(strength.value)}n",
+                field="strengths",
+                found=strength,
+            )
+        times.append(strength.value)
+        steerings.append(
+            sum_deltas([each * strength.value for each in vectors], session)
+        )
+    if not times:
+        raise UsageError("there is no strength to answer at", field="strengths")
+    if not vectors:
+        sentence = "strengths need a vector to multiply"
+        raise UsageError(sentence, field="strengths")
+    return times, steerings
 
 
 def check_lengths(deltas: Mapping[int, F32]) -> None:
