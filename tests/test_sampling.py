@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ster.errors import UsageError
-from ster.runs.sampling import Sampling, draw, keep_top, make_sampler, probabilities
+from ster.decoder.sampling import draw, keep_top, probabilities
+from ster.runs.sampling import Sampling, make_sampler
 
 
 def logits(*mass: float) -> np.ndarray:

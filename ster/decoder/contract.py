@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stored import Stored
+from ster.decoder.sampling import Drawing
 from ster.stream.attention import Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
+from ster.stream.texts import Entering, Leaving, NextTokens
 
 Array = TypeVar("Array")
 F32 = NDArray[np.float32]
@@ -37,11 +39,26 @@ class LayerInputs(Generic[Array]):
 
     Args:
         rotary: The angles of its tokens; None where the layer turns nothing.
-        attention: Who attends to whom.
+        attention: Who attends to whom: within the stream, or to what a cache holds.
+        entering: Where a cache puts the keys of texts that begin with this stream.
     """
 
     rotary: RotaryTables[Array] | None
-    attention: Attention[Array]
+    attention: Attention[Array] | NextTokens[Array]
+    entering: Entering[Array] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen(Generic[Array]):
+    """The next tokens of some texts.
+
+    Args:
+        token_ids: (num_texts,); -1 where the logits are not all finite.
+        is_close: Which of them another rounding might choose otherwise, (num_texts,).
+    """
+
+    token_ids: Array
+    is_close: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +73,7 @@ class Footprint:
         key_bytes: One token of one prompt, shared or not: attention lists its keys.
         row_bytes: One row that is read out.
         logit_bytes: One row of logits, with what its use takes.
+        choice_bytes: One row of logits that a token is chosen from.
         cache_bytes: The keys and values of one token, in all layers.
         fixed_bytes: Scratch that grows with none of them.
     """
@@ -67,6 +85,7 @@ class Footprint:
     key_bytes: int
     row_bytes: int
     logit_bytes: int
+    choice_bytes: int
     cache_bytes: int
     fixed_bytes: int
 
@@ -85,14 +104,24 @@ class DeviceMemory:
 
 
 class Cache(Protocol[Array]):
-    """The keys and values of one layer, for generation; at the run's precision."""
+    """The keys and values of one layer, of texts that grow; at the run's precision.
 
-    def append(self, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Add new tokens' keys and values; return those of all tokens so far.
+    ``stream.texts`` says which lie where.
+    """
 
-        All are (num_tokens, num_key_value_heads, head_dim). What is held already is not
-        copied at every call.
+    def enter(self, keys: Array, values: Array, entering: Entering[Array]) -> None:
+        """Take those of a stream, (num_tokens, num_key_value_heads, head_dim)."""
+        ...
+
+    def append(self, keys: Array, values: Array, following: NextTokens[Array]) -> None:
+        """Take those of each text's new token, (num_texts, num_key_value_heads, ...).
+
+        What is held already is not copied at every call.
         """
+        ...
+
+    def leave(self, leaving: Leaving) -> None:
+        """Let go of those of texts that leave."""
         ...
 
 
@@ -109,7 +138,8 @@ class Block(Protocol[Array]):
                 run's precision. It is given away: what is returned may lie in its
                 memory.
             inputs: What belongs to the stream.
-            cache: Holds the tokens before; the attention's keys are rows of it.
+            cache: Takes the keys and values; where each text has one new token, it
+                holds what these attend to.
 
         Returns:
             resid_post of the rows that ``inputs.attention`` wants, (num_queries,
@@ -141,11 +171,16 @@ class Decoder(Protocol[Array]):
         """Return how many keys one attention batch may gather."""
         ...
 
-    def embed(self, token_ids: Ints, position_ids: Ints) -> Array:
+    @property
+    def works_ahead(self) -> bool:
+        """Tell whether ``choose`` returns before its work is done."""
+        ...
+
+    def embed(self, token_ids: Ints | Array, position_ids: Ints) -> Array:
         """Gather embedding rows, (num_tokens, hidden_size); the table stays as it is.
 
-        Every id is below ``spec.vocab_size``. Learned positions are added, if there are
-        any.
+        Every id is below ``spec.vocab_size``; they may be those that ``choose`` made.
+        Learned positions are added, if there are any.
         """
         ...
 
@@ -161,16 +196,35 @@ class Decoder(Protocol[Array]):
         """Apply final norm and head: logits, (num_tokens, vocab_size) f32."""
         ...
 
+    def choose(self, hidden: Array, drawing: Drawing | None) -> Chosen[Array]:
+        """Choose the token after each row, (num_rows, hidden_size).
+
+        Args:
+            hidden: Rows of the stream after the last block.
+            drawing: How tokens are drawn; None takes the likeliest.
+        """
+        ...
+
+    def to_host(self, chosen: Array) -> Ints:
+        """Finish the work on what was chosen, and copy it out."""
+        ...
+
     def make_caches(self, max_tokens: int) -> list[Cache[Array]]:
-        """Make an empty cache for every layer, which will hold no more tokens."""
+        """Make an empty cache for every layer; no text will have more own tokens."""
         ...
 
-    def vector(self, values: F32) -> Array:
-        """Bring a vector (hidden_size,) into the decoder's arrays, at its precision."""
+    def vectors(self, values: F32) -> Array:
+        """Bring vectors (num_vectors, hidden_size) into the decoder's arrays."""
         ...
 
-    def steer(self, hidden: Array, vector: Array) -> Array:
-        """Add a vector to every row; the stream is given away, as to a block."""
+    def steer(self, hidden: Array, vectors: Array, which: Ints | None) -> Array:
+        """Add a vector to every row; the stream is given away, as to a block.
+
+        Args:
+            hidden: The stream.
+            vectors: As ``vectors`` brings them.
+            which: Which of them each row gets, (num_tokens,); None is the first for all.
+        """
         ...
 
     def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[Array]:
@@ -179,6 +233,14 @@ class Decoder(Protocol[Array]):
 
     def bring_attention(self, attention: Attention[Ints]) -> Attention[Array]:
         """Bring who attends to whom into the decoder's own arrays."""
+        ...
+
+    def bring_following(self, following: NextTokens[Ints]) -> NextTokens[Array]:
+        """Bring what new tokens attend to into the decoder's own arrays."""
+        ...
+
+    def bring_entering(self, entering: Entering[Ints]) -> Entering[Array]:
+        """Bring where keys go into the decoder's own arrays."""
         ...
 
     def rows(self, hidden: Array, rows: Ints) -> F32:

@@ -31,6 +31,11 @@ class WholeWeights(ABC):
 class WholeModel(ABC):
     """A checkpoint at work in one run; arguments are those of the runs' functions."""
 
+    @property
+    @abstractmethod
+    def max_position_embeddings(self) -> int:
+        """Return the trained length in tokens."""
+
     @abstractmethod
     def read_rows(
         self,

@@ -1,4 +1,4 @@
-"""What each layer needs to know of a packed stream: its angles, who attends to whom.
+"""What each layer needs to know of a stream: its angles, who attends to whom.
 
 Layers with the same rotation share its tables; layers with the same window and the same
 wanted rows share their attention.
@@ -6,34 +6,30 @@ wanted rows share their attention.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
 import numpy as np
 
 from ster.architecture.parts import Rotary
-from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Decoder, LayerInputs
-from ster.stream.attention import (
-    Attention,
-    next_token_attention,
-    plan_attention,
-)
-from ster.stream.packing import Ints, PackedPrompts, Tokens, pack_prompts
+from ster.stream.attention import Attention, plan_attention
+from ster.stream.packing import Ints, PackedPrompts
 from ster.stream.rotary import RotaryTables, rotary_tables
+from ster.stream.texts import Entering, NextTokens, Texts
 
 Array = TypeVar("Array")
 InputsOf = Callable[[int], LayerInputs[Array]]
 
 
-def pack_tokens(spec: ModelSpec, prompts: Sequence[Tokens]) -> PackedPrompts:
-    """Pack prompts; only those with the same rotary frequencies share tokens."""
-    return pack_prompts(prompts, [spec.rotary_length(len(ids)) for ids in prompts])
-
-
 def stream_inputs(
-    decoder: Decoder[Array], packed: PackedPrompts, *, top: int, top_rows: Ints | None
+    decoder: Decoder[Array],
+    packed: PackedPrompts,
+    *,
+    top: int,
+    top_rows: Ints | None,
+    entering: Entering[Ints] | None = None,
 ) -> InputsOf[Array]:
     """Return a function that gives each layer its inputs in a packed stream.
 
@@ -42,53 +38,58 @@ def stream_inputs(
         packed: The stream.
         top: The last layer that runs.
         top_rows: The rows that are wanted of the last layer; None is all.
+        entering: Where caches put its keys, if there are any.
     """
 
-    def attend(window: int | None, is_top: bool) -> Attention[Ints]:
-        return plan_attention(
+    @cache
+    def attend(window: int | None, is_top: bool) -> Attention[Array]:
+        attention = plan_attention(
             packed,
             window=window,
             max_pairs=decoder.max_attention_pairs,
             max_keys=decoder.max_attention_keys,
             rows=top_rows if is_top else None,
         )
+        return decoder.bring_attention(attention)
 
-    positions, lengths = packed.position_ids, packed.rotary_lengths
-    return _inputs_of(decoder, positions, lengths, attend, top)
-
-
-def next_token_inputs(decoder: Decoder[Array], position: int) -> InputsOf[Array]:
-    """Return the same for one token that follows those in the caches."""
-    positions = np.array([position])
-    lengths = np.array([decoder.spec.rotary_length(position + 1)])
-
-    def attend(window: int | None, is_top: bool) -> Attention[Ints]:
-        del is_top  # there is one row, and every layer's is wanted
-        return next_token_attention(position, window)
-
-    return _inputs_of(decoder, positions, lengths, attend, None)
-
-
-def _inputs_of(
-    decoder: Decoder[Array],
-    positions: Ints,
-    rotary_lengths: Ints,
-    attend: Callable[[int | None, bool], Attention[Ints]],
-    top: int | None,
-) -> InputsOf[Array]:
-    @cache
-    def tables(rotary: Rotary) -> RotaryTables[Array]:
-        return decoder.bring_rotary(rotary_tables(rotary, positions, rotary_lengths))
-
-    @cache
-    def attention(window: int | None, is_top: bool) -> Attention[Array]:
-        return decoder.bring_attention(attend(window, is_top))
+    tables = _tables_of(decoder, packed.position_ids, packed.rotary_lengths)
+    brought = None if entering is None else decoder.bring_entering(entering)
 
     def inputs(layer: int) -> LayerInputs[Array]:
         spec = decoder.spec.layers[layer].attention
         return LayerInputs(
-            rotary=None if spec.rotary is None else tables(spec.rotary),
-            attention=attention(spec.window, layer == top),
+            rotary=tables(spec.rotary),
+            attention=attend(spec.window, layer == top),
+            entering=brought,
         )
 
     return inputs
+
+
+def following_inputs(decoder: Decoder[Array], texts: Texts) -> InputsOf[Array]:
+    """Return the same for the last tokens of texts whose others are in the caches."""
+    positions = texts.positions
+    lengths = [decoder.spec.rotary_length(int(each) + 1) for each in positions]
+    tables = _tables_of(decoder, positions, np.array(lengths, np.int64))
+
+    @cache
+    def attend(window: int | None) -> NextTokens[Array]:
+        return decoder.bring_following(texts.next_tokens(window))
+
+    def inputs(layer: int) -> LayerInputs[Array]:
+        spec = decoder.spec.layers[layer].attention
+        return LayerInputs(rotary=tables(spec.rotary), attention=attend(spec.window))
+
+    return inputs
+
+
+def _tables_of(
+    decoder: Decoder[Array], positions: Ints, rotary_lengths: Ints
+) -> Callable[[Rotary | None], RotaryTables[Array] | None]:
+    @cache
+    def tables(rotary: Rotary | None) -> RotaryTables[Array] | None:
+        if rotary is None:
+            return None
+        return decoder.bring_rotary(rotary_tables(rotary, positions, rotary_lengths))
+
+    return tables

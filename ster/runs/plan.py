@@ -9,7 +9,8 @@ as large as the memory allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from ster.decoder.contract import Footprint
@@ -19,6 +20,9 @@ from ster.text import counted
 
 # Few enough that a wave's stream is small beside any model's weights.
 WAVE_TOKENS = 16384
+# Texts that grow at once, and tokens that are read at once before they do: enough that
+# products are fast, which more of them would not make faster.
+MAX_TEXTS, READING_TOKENS = 256, 4096
 # Enough that a wave spends its time on products, not on reading weights.
 ENOUGH_TOKENS = 8192
 
@@ -29,26 +33,29 @@ class Work:
 
     Args:
         token_ids: Of each prompt.
-        rotary_lengths: ``ModelSpec.rotary_length`` of each prompt.
+        kinds: Of each prompt; only prompts of the same kind share tokens.
         num_blocks: Blocks that run, from the first on.
         rows_per_prompt: Rows that are read out of each prompt.
         head: Final norm and head are used as well.
         logit_rows: Rows of logits that are held at once.
-        new_tokens: Tokens that are written after each prompt; if there are any, keys
-            and values are held for the prompt and for them.
+        new_tokens: Tokens that are written after each prompt; if there are any, the
+            texts of a wave are held at once, with the keys and values of the prompt and
+            of them, and a row of logits.
         max_prompts: Most prompts in a wave; None is any number.
+        steerings: Streams that each prompt of a wave may have, steered differently.
         repeats: The weights will be needed again: they stay in memory if they fit, even
             after a single wave.
     """
 
     token_ids: Sequence[Tokens]
-    rotary_lengths: Sequence[int]
+    kinds: Sequence[Hashable]
     num_blocks: int
     rows_per_prompt: int = 0
     head: bool = False
     logit_rows: int = 0
     new_tokens: int = 0
     max_prompts: int | None = None
+    steerings: int = 1
     repeats: bool = False
 
 
@@ -67,6 +74,7 @@ class Plan:
         memory_bytes: The limit that was planned for.
         kept_bytes: The peak of a run whose weights stay in memory.
         release: Weights of earlier runs have to leave the memory first.
+        reading_tokens: Where texts are written, the most that are read in one stream.
     """
 
     waves: tuple[range, ...]
@@ -79,6 +87,7 @@ class Plan:
     memory_bytes: int
     kept_bytes: int
     release: bool
+    reading_tokens: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -127,7 +136,6 @@ class _Load:
     num_prompts: int = 0
     num_tokens: int = 0
     num_prompt_tokens: int = 0
-    longest: int = 0
 
     def with_prompt(self, num_tokens: int, added: int) -> _Load:
         """Add a prompt of so many tokens, ``added`` of them new to the wave."""
@@ -135,7 +143,6 @@ class _Load:
             num_prompts=self.num_prompts + 1,
             num_tokens=self.num_tokens + added,
             num_prompt_tokens=self.num_prompt_tokens + num_tokens,
-            longest=max(self.longest, num_tokens),
         )
 
 
@@ -164,20 +171,31 @@ class _Counter:
             + footprint.fixed_bytes
             + footprint.open_bytes
             + weights
-            + load.num_tokens * footprint.token_bytes
-            + load.num_prompt_tokens * footprint.key_bytes
+            + self._streams(load) * footprint.token_bytes
+            + load.num_prompt_tokens * work.steerings * footprint.key_bytes
             + load.num_prompts * work.rows_per_prompt * footprint.row_bytes
             + work.logit_rows * footprint.logit_bytes
-            + self._caches(load)
+            + self._texts(load)
         )
 
-    def _caches(self, load: _Load) -> int:
-        """Count keys and values; one layer's twice, for they move to grow."""
+    def _streams(self, load: _Load) -> int:
+        """Count the rows of a wave's stream."""
+        return load.num_tokens * self.work.steerings
+
+    def _texts(self, load: _Load) -> int:
+        """Count what texts hold while they grow.
+
+        Every text has room for the longest; one layer's keys and values are there
+        twice, for they move to grow. One of several texts may be written anew, alone.
+        """
         if not self.work.new_tokens:
             return 0
-        tokens = load.longest + self.work.new_tokens
-        layers = len(self.budget.footprint.blocks)
-        return tokens * self.budget.footprint.cache_bytes * (layers + 1) // layers
+        footprint, texts = self.budget.footprint, load.num_prompts
+        texts += texts > 1
+        longest = max(map(len, self.work.token_ids)) + self.work.new_tokens
+        layers = len(footprint.blocks)
+        held = longest * footprint.cache_bytes * (layers + 1) // layers
+        return texts * (held + footprint.choice_bytes)
 
     def fits(self, load: _Load, *, keep: bool) -> bool:
         """Tell whether the peak is within the limit."""
@@ -189,8 +207,9 @@ class _Counter:
         A list of keys counts as the tokens that would take as many bytes.
         """
         footprint = self.budget.footprint
-        keys = load.num_prompt_tokens * footprint.key_bytes
-        return load.num_tokens + -(-keys // footprint.token_bytes)
+        steerings = self.work.steerings
+        keys = load.num_prompt_tokens * steerings * footprint.key_bytes
+        return self._streams(load) + -(-keys // footprint.token_bytes)
 
 
 def plan_run(work: Work, budget: Budget) -> Plan:
@@ -204,16 +223,19 @@ def plan_run(work: Work, budget: Budget) -> Plan:
     _refuse_if_too_large(counter.peak(largest, keep=False), work, budget)
     keep = _weights_fit(counter, largest)
     most = max(WAVE_TOKENS, counter.tokens(largest)) if keep else None
+    texts = _texts_at_once(counter, largest, keep=keep) if work.new_tokens else None
 
     def fits(load: _Load) -> bool:
         if work.max_prompts is not None and load.num_prompts > work.max_prompts:
             return False
+        if texts is not None:
+            return load.num_prompts <= texts.num_prompts
         if most is not None and counter.tokens(load) > most:
             return False
         return counter.fits(load, keep=keep)
 
     waves = _split(work, fits)
-    loads = [load for _, load in waves]
+    loads = [texts or load for _, load in waves]
     keep = keep and (work.repeats or len(waves) > 1)
     kept_bytes = max(counter.peak(load, keep=True) for load in loads)
     peak_bytes = kept_bytes
@@ -226,8 +248,8 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         peak_bytes = streamed if release else peak_bytes
     return Plan(
         waves=tuple(wave for wave, _ in waves),
-        wave_tokens=tuple(load.num_tokens for load in loads),
-        num_prompt_tokens=sum(load.num_prompt_tokens for load in loads),
+        wave_tokens=tuple(load.num_tokens for _, load in waves),
+        num_prompt_tokens=sum(load.num_prompt_tokens for _, load in waves),
         num_blocks=work.num_blocks,
         head=work.head,
         keep=keep,
@@ -235,6 +257,7 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         memory_bytes=budget.memory_bytes,
         kept_bytes=kept_bytes,
         release=release,
+        reading_tokens=0 if texts is None else texts.num_tokens,
     )
 
 
@@ -244,20 +267,48 @@ def _largest(work: Work) -> _Load:
     return _Load().with_prompt(longest, longest)
 
 
+def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
+    """Choose how many texts grow together, and how many tokens are read at once.
+
+    More texts do more for the speed than more tokens. These may be listed twice, for
+    texts that share them.
+    """
+
+    lengths = [*map(len, counter.work.token_ids)]
+    total, wanted = sum(lengths), min(len(lengths), MAX_TEXTS)
+
+    def load(num_texts: int, num_tokens: int) -> _Load:
+        return _Load(num_texts, min(num_tokens, total), min(2 * num_tokens, total))
+
+    tokens = largest.num_tokens
+    texts = 1 + bisect_left(
+        range(2, wanted + 1),
+        True,
+        key=lambda each: not counter.fits(load(each, tokens), keep=keep),
+    )
+    while tokens < min(READING_TOKENS, total):
+        if not counter.fits(load(texts, 2 * tokens), keep=keep):
+            break
+        tokens *= 2
+    return load(texts, tokens)
+
+
 def _weights_fit(counter: _Counter, largest: _Load) -> bool:
     """Tell whether the weights fit in memory beside a wave of useful size.
 
     That is the longest prompt at least, and no more than there is.
     """
+    if counter.work.new_tokens:  # fewer texts at a time cost less than that
+        return counter.fits(largest, keep=True)
     prompts = len(counter.work.token_ids)
     prompts = min(prompts, counter.work.max_prompts or prompts)
     enough = max(ENOUGH_TOKENS, counter.tokens(largest))
     if prompts * counter.tokens(largest) <= enough:
         tokens = prompts * largest.num_tokens
-        load = _Load(prompts, tokens, tokens, largest.longest)
+        load = _Load(prompts, tokens, tokens)
     else:
         # As many prompts as tokens: the worst case of sharing.
-        load = _Load(min(prompts, enough), enough, 0, largest.longest)
+        load = _Load(min(prompts, enough), enough)
     return counter.fits(load, keep=True)
 
 
@@ -265,14 +316,14 @@ def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load
     """Cut prompts into waves, each as large as fits and of one prompt at least."""
     waves: list[tuple[range, _Load]] = []
     distinct, start, load = DistinctTokens(), 0, _Load()
-    prompts = zip(work.token_ids, work.rotary_lengths, strict=True)
-    for index, (prompt, length) in enumerate(prompts):
+    prompts = zip(work.token_ids, work.kinds, strict=True)
+    for index, (prompt, kind) in enumerate(prompts):
         size = len(prompt)
-        larger = load.with_prompt(size, distinct.add(prompt, length))
+        larger = load.with_prompt(size, distinct.add(prompt, kind))
         if index > start and not fits(larger):
             waves.append((range(start, index), load))
             distinct, start, load = DistinctTokens(), index, _Load()
-            larger = load.with_prompt(size, distinct.add(prompt, length))
+            larger = load.with_prompt(size, distinct.add(prompt, kind))
         load = larger
     waves.append((range(start, len(work.token_ids)), load))
     return waves

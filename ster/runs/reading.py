@@ -15,10 +15,10 @@ from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError
 from ster.reporting import Progress
-from ster.runs.inputs import pack_tokens, stream_inputs
-from ster.runs.loop import Deltas, bring_vectors, run_blocks
+from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
 from ster.runs.session import Session
+from ster.runs.streams import Deltas, Steerings, pack_steered
 from ster.stream.packing import Tokens
 
 Array = TypeVar("Array")
@@ -156,7 +156,8 @@ def read_rows(
     """
     if isinstance(decoder, WholeModel):
         return decoder.read_rows(prompts, layers, deltas, on_block)
-    top, packed = layers[-1], pack_tokens(decoder.spec, prompts)
+    top, steered = layers[-1], pack_steered(decoder.spec, prompts)
+    packed = steered.packed
     # Equal prompts end in the same row; the top layer has these last rows alone.
     last_rows, top_rows = np.unique(packed.last_rows, return_inverse=True)
     read = np.empty((len(prompts), len(layers), decoder.spec.hidden_size), np.float32)
@@ -167,17 +168,11 @@ def read_rows(
             read[:, layers.index(layer)] = decoder.rows(hidden, rows)
         else:
             decoder.materialize(hidden)
-        on_block(layer)
 
-    run_blocks(
-        decoder,
-        packed.token_ids,
-        packed.position_ids,
-        stream_inputs(decoder, packed, top=top, top_rows=last_rows),
-        num_blocks=top + 1,
-        vectors=bring_vectors(decoder, deltas),
-        look=look,
+    parts = steered.parts(
+        decoder, Steerings(decoder, [deltas]), num_blocks=top + 1, top_rows=last_rows
     )
+    run_blocks(decoder, packed.token_ids, packed.position_ids, parts, look=look, on_block=on_block)
     return read
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.decoder.sampling import Drawing
 from ster.documents.prompts import check_text
 from ster.errors import (
     PromptError,
@@ -133,49 +134,28 @@ def _refuse_both(whole: str, parts: Mapping[str, object]) -> None:
         raise UsageError(sentence, field=name, found=parts[name])
 
 
+def make_drawing(
+    sampling: Sampling, randoms: Sequence[np.random.Generator]
+) -> Drawing | None:
+    """Say how the next tokens of texts are drawn; None where the likeliest is taken.
+
+    Args:
+        sampling: How.
+        randoms: Of each text, its own; moves on by one number.
+    """
+    if sampling.temperature <= 0:
+        return None
+    at = np.array([random.random() for random in randoms])
+    return Drawing(temperature=sampling.temperature, top_p=sampling.top_p, at=at)
+
+
 def make_sampler(sampling: Sampling) -> Callable[[F32], int]:
     """Return the function that chooses a token from a step's logits, (vocab_size,)."""
     require_type(sampling, Sampling, "sampling")
-    if sampling.temperature <= 0:
-        return lambda logits: int(logits.argmax())
     random = np.random.default_rng(sampling.seed)
 
     def sample(logits: F32) -> int:
-        mass = probabilities(logits, sampling.temperature)
-        if sampling.top_p is not None:
-            mass = keep_top(mass, sampling.top_p)
-        return draw(mass, random.random())
+        drawing = make_drawing(sampling, [random])
+        return int(logits.argmax()) if drawing is None else drawing.draw(logits, 0)
 
     return sample
-
-
-def probabilities(logits: F32, temperature: float) -> NDArray[np.float64]:
-    """Compute softmax(logits / temperature)."""
-    below = logits.astype(np.float64) - float(logits.max())
-    # The largest stays 0 at any temperature; the others may reach -inf, of mass 0.
-    with np.errstate(over="ignore"):
-        mass = np.exp(below / temperature)
-    normalised: NDArray[np.float64] = mass / mass.sum()
-    return normalised
-
-
-def keep_top(mass: NDArray[np.float64], top_p: float) -> NDArray[np.float64]:
-    """Drop all but the fewest likeliest tokens that reach ``top_p``, and normalise.
-
-    The token that crosses the threshold is kept; of equals, the earlier.
-    """
-    order = np.argsort(-mass, kind="stable")
-    reached = np.cumsum(mass[order])
-    count = int(np.searchsorted(reached, top_p)) + 1
-    kept = np.zeros_like(mass)
-    kept[order[:count]] = mass[order[:count]]
-    normalised: NDArray[np.float64] = kept / kept.sum()
-    return normalised
-
-
-def draw(mass: NDArray[np.float64], at: float) -> int:
-    """Pick the token at a point of [0, 1) laid along the probabilities."""
-    reached = np.cumsum(mass)
-    # Rounding may leave the sum below one; beyond it, take the last token of any mass.
-    index = int(np.searchsorted(reached, at * reached[-1], side="right"))
-    return min(index, int(np.flatnonzero(mass)[-1]))

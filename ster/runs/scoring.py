@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError, PromptError
-from ster.runs.inputs import pack_tokens, stream_inputs
-from ster.runs.loop import Deltas, bring_vectors, run_blocks
+from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
 from ster.runs.session import Session
-from ster.stream.packing import Ints, Tokens
+from ster.runs.streams import Deltas, Steerings, pack_steered
+from ster.stream.packing import Ints, PackedPrompts
 
 Array = TypeVar("Array")
-# Rows whose logits are held at once.
-LOGIT_ROWS = 32
+F32 = NDArray[np.float32]
+# Rows that go through the head at once, and rows whose logits are widened at once.
+HEAD_ROWS, LOGIT_ROWS = 128, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,39 +54,53 @@ class Scorer:
     scoring: Scoring
     decoder: Decoder[Any]
 
-    def score(self, deltas: Deltas) -> list[float]:
+    def score_all(self, steerings: Sequence[Deltas]) -> list[list[float]]:
         """Sum the log-probabilities of each response's tokens, those that count.
+
+        Args:
+            steerings: As many as were planned for.
+
+        Returns:
+            For each steering the scores of all responses.
 
         Raises:
             NumericsError: A score is no finite number.
         """
-        scores: list[float] = []
+        scores: list[list[float]] = [[] for _ in steerings]
         for wave in self.scoring.plan.waves:
             responses = self.scoring.responses.take(wave)
-            scores += score_responses(self.decoder, responses, deltas)
-        finite = np.isfinite(scores)
-        if not finite.all():
-            what, number = "a log-probability is", int(finite.argmin()) + 1
-            raise not_finite(what, self.scoring.session, deltas, number)
+            found = score_responses(self.decoder, responses, steerings)
+            for whole, part in zip(scores, found, strict=True):
+                whole += part
+        for deltas, each in zip(steerings, scores, strict=True):
+            finite = np.isfinite(each)
+            if not finite.all():
+                what, number = "a log-probability is", int(finite.argmin()) + 1
+                raise not_finite(what, self.scoring.session, deltas, number)
         return scores
 
 
 def plan_scoring(
-    session: Session, responses: EncodedResponses, batch_size: int, *, repeats: bool
+    session: Session,
+    responses: EncodedResponses,
+    batch_size: int | None,
+    *,
+    steerings: int = 1,
 ) -> Scoring:
     """Plan the scoring of responses, at least one.
 
     Args:
         session: The open checkpoint.
         responses: Whole responses.
-        batch_size: How many run as one stream, or fewer where memory bounds them.
-        repeats: They will be scored more than once.
+        batch_size: How many run as one stream, or fewer where memory bounds them; None
+            is as many as it allows.
+        steerings: Under how many steerings they are scored, all in one stream.
 
     Raises:
         DirectionError: A batch would be empty.
         CapacityError: Not even one response fits.
     """
-    if batch_size < 1:
+    if batch_size is not None and batch_size < 1:
         raise DirectionError(
             "strength selection requires batch size of at least one",
             field="batch_size",
@@ -96,9 +112,9 @@ def plan_scoring(
         responses.token_ids,
         session.spec.num_hidden_layers,
         head=True,
-        logit_rows=LOGIT_ROWS,
+        logit_rows=LOGIT_ROWS + HEAD_ROWS // 3,  # the latter are never widened
         max_prompts=batch_size,
-        repeats=repeats,
+        steerings=steerings,
     )
     return Scoring(session=session, responses=responses, plan=plan)
 
@@ -107,7 +123,7 @@ def score_texts(
     session: Session,
     texts: Sequence[str],
     deltas: Deltas,
-    batch_size: int,
+    batch_size: int | None,
     prompts: Sequence[str | None] | None = None,
 ) -> list[float]:
     """Sum each text's log-probabilities, as a whole response or an answer to a prompt.
@@ -127,35 +143,133 @@ def score_texts(
     if not texts:
         return []
     responses = session.encoder.encode_responses(texts, prompts)
-    scoring = plan_scoring(session, responses, batch_size, repeats=False)
+    scoring = plan_scoring(session, responses, batch_size)
     with scoring.open() as scorer:
-        return scorer.score(deltas)
+        return scorer.score_all([deltas])[0]
 
 
 def score_responses(
-    decoder: Decoder[Array], responses: EncodedResponses, deltas: Deltas
-) -> list[float]:
+    decoder: Decoder[Array],
+    responses: EncodedResponses,
+    deltas: Sequence[Deltas],
+    on_block: Callable[[int], None] = lambda _: None,
+) -> list[list[float]]:
     """Sum the log-probabilities of each response's tokens, each given those before it.
 
-    Tokens before a response's start do not count. Responses run as one packed stream.
+    Tokens before a response's start do not count. Responses under all steerings run as
+    one packed stream.
+
+    Args:
+        decoder: The blocks, with head.
+        responses: Their tokens, and where they start.
+        deltas: The steerings.
+        on_block: Called with each block's index when it is done.
+
+    Returns:
+        For each steering the scores of all responses.
     """
     if isinstance(decoder, WholeModel):
-        return _score_whole(decoder, responses, deltas)
-    packed = pack_tokens(decoder.spec, responses.token_ids)
-    num_blocks = decoder.spec.num_hidden_layers
-    hidden = run_blocks(
-        decoder,
-        packed.token_ids,
-        packed.position_ids,
-        stream_inputs(decoder, packed, top=num_blocks - 1, top_rows=None),
-        num_blocks=num_blocks,
-        vectors=bring_vectors(decoder, deltas),
+        return [_score_whole(decoder, responses, each) for each in deltas]
+    size, steerings = len(responses.token_ids), Steerings(decoder, deltas)
+    which = np.repeat(np.arange(len(deltas)), size)
+    steered = pack_steered(
+        decoder.spec,
+        [*responses.token_ids] * len(deltas),
+        which,
+        steerings.parting(which),
     )
-    both = zip(responses.token_ids, responses.starts, strict=True)
-    return [
-        _sum_log_probabilities(decoder, hidden, packed.rows_of(number), ids, start)
-        for number, (ids, start) in enumerate(both)
-    ]
+    counted = _Counted.of(steered.packed, responses, len(deltas))
+    if not len(counted.rows):
+        return [[0.0] * size for _ in deltas]
+    parts = steered.parts(
+        decoder,
+        steerings,
+        num_blocks=decoder.spec.num_hidden_layers,
+        top_rows=counted.rows,
+    )
+    before = steered.before
+    hidden = run_blocks(
+        decoder, before.token_ids, before.position_ids, parts, on_block=on_block
+    )
+    scores = counted.sums(_log_probabilities(decoder, hidden, counted))
+    return [[*scores[at : at + size]] for at in range(0, len(scores), size)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """The tokens that count, each with the row before it, which tells of it.
+
+    Args:
+        rows: Those rows of a stream, ascending and distinct, (num_rows,).
+        places: The place in ``rows`` of each token, (num_tokens,).
+        token_ids: The tokens, (num_tokens,).
+        texts: Whose they are, (num_tokens,).
+        num_texts: Of all.
+    """
+
+    rows: Ints
+    places: Ints
+    token_ids: Ints
+    texts: Ints
+    num_texts: int
+
+    @classmethod
+    def of(
+        cls, packed: PackedPrompts, responses: EncodedResponses, times: int
+    ) -> _Counted:
+        """Find them in a stream that holds the responses so many times."""
+        following = [
+            np.asarray(ids[start:], np.int64)
+            for ids, start in zip(responses.token_ids, responses.starts, strict=True)
+        ] * times
+        rows = [
+            packed.rows_of(text)[-1 - len(each) : -1]
+            for text, each in enumerate(following)
+        ]
+        distinct, places = np.unique(np.concatenate(rows), return_inverse=True)
+        return cls(
+            rows=distinct,
+            places=places,
+            token_ids=np.concatenate(following),
+            texts=np.repeat(np.arange(len(rows)), [*map(len, following)]),
+            num_texts=len(rows),
+        )
+
+    def sums(self, values: NDArray[np.float64]) -> list[float]:
+        """Add up values of the tokens for each text."""
+        found = np.bincount(self.texts, values, minlength=self.num_texts)
+        return [*map(float, found)]
+
+
+def _log_probabilities(
+    decoder: Decoder[Array], hidden: Array, counted: _Counted
+) -> NDArray[np.float64]:
+    """Compute the log-probability of each token that counts, (num_tokens,)."""
+    values = np.empty(len(counted.places), np.float64)
+    order = np.argsort(counted.places, kind="stable")
+    bounds = range(0, len(counted.rows), HEAD_ROWS)
+    cuts = np.searchsorted(counted.places[order], [*bounds[1:]])
+    for at, tokens in zip(bounds, np.split(order, cuts), strict=True):
+        rows = np.arange(at, min(at + HEAD_ROWS, len(counted.rows)))
+        logits = decoder.unembed(decoder.take(hidden, rows))
+        whole = np.concatenate(
+            [
+                _log_sum_exp(logits[start : start + LOGIT_ROWS])
+                for start in range(0, len(logits), LOGIT_ROWS)
+            ]
+        )
+        places = counted.places[tokens] - at
+        chosen = logits[places, counted.token_ids[tokens]].astype(np.float64)
+        values[tokens] = chosen - whole[places]
+    return values
+
+
+def _log_sum_exp(logits: F32) -> NDArray[np.float64]:
+    wide = logits.astype(np.float64)
+    most = wide.max(axis=1)
+    wide -= most[:, None]
+    summed: NDArray[np.float64] = most + np.log(np.exp(wide, out=wide).sum(axis=1))
+    return summed
 
 
 def not_finite(
@@ -198,19 +312,3 @@ def _score_whole(
         score - off.get(before, 0.0)
         for score, before in zip(scores, befores, strict=True)
     ]
-
-
-def _sum_log_probabilities(
-    decoder: Decoder[Array], hidden: Array, rows: Ints, token_ids: Tokens, start: int
-) -> float:
-    # A row tells of the token after it.
-    rows = rows[start - 1 : -1]
-    following = np.array(token_ids[start:], np.int64)
-    total = 0.0
-    for at in range(0, len(rows), LOGIT_ROWS):
-        part = slice(at, at + LOGIT_ROWS)
-        logits = decoder.unembed(decoder.take(hidden, rows[part])).astype(np.float64)
-        logits -= logits.max(axis=1, keepdims=True)
-        chosen = logits[np.arange(len(logits)), following[part]]
-        total += float((chosen - np.log(np.exp(logits).sum(axis=1))).sum())
-    return total

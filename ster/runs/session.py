@@ -96,13 +96,13 @@ class Session:
         """
         if isinstance(self.spec, WideSpec):
             # No tokens are shared, and its head is one product.
-            work["rotary_lengths"] = range(len(token_ids))
+            work["kinds"] = range(len(token_ids))
             most = work.get("max_prompts") or WHOLE_PROMPTS
             work["max_prompts"] = min(most, WHOLE_PROMPTS)
             if work.get("logit_rows", 0) > 1:
                 work["logit_rows"] = max(map(len, token_ids))
         work.setdefault(
-            "rotary_lengths", [self.spec.rotary_length(len(ids)) for ids in token_ids]
+            "kinds", [self.spec.rotary_length(len(ids)) for ids in token_ids]
         )
         wanted = Work(token_ids=token_ids, num_blocks=num_blocks, **work)
         plan = plan_run(wanted, self._budget(max(map(len, token_ids))))

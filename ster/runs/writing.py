@@ -1,35 +1,25 @@
-"""Writing answers: the prompt in one pass, then one token at a time over all blocks."""
+"""Writing answers: prompts are encoded and planned, and their texts grow together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
-from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
-from ster.runs.inputs import InputsOf, next_token_inputs, pack_tokens, stream_inputs
-from ster.runs.loop import Deltas, bring_vectors, run_blocks
+from ster.runs.growing import Ended, Growing, Growth, grow
 from ster.runs.plan import Plan, allowed_megabytes, megabytes
-from ster.runs.sampling import Answering, make_sampler
+from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
-from ster.stream.packing import Ints, Tokens
-
-Array = TypeVar("Array")
-F32 = NDArray[np.float32]
-
-
-# Why an answer ended: a stop token, ``max_new_tokens``, or the trained length is full.
-Ended = Literal["stop", "length", "context"]
-
+from ster.runs.streams import Deltas
+from ster.stream.packing import Tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
@@ -77,62 +67,59 @@ class Writing:
         Yields:
             The answers to a prompt, one for each steering, then those to the next.
         """
+        finished: dict[int, Growing] = {}
+        following = 0
         with self.session.open(self.plan) as decoder:
-            for number in range(len(self.token_ids)):
-                for steering in range(len(self.steerings)):
-                    token_ids: list[int] = []
-                    pieces = self._write(decoder, number, steering, token_ids)
-                    yield Written(
-                        prompt=number,
-                        steering=steering,
-                        text="".join(pieces),
-                        token_ids=tuple(token_ids),
-                        ended=self._ended(number, len(token_ids)),
-                    )
+            for text in self._grow(decoder):
+                if text.ended is not None:
+                    finished[text.number] = text
+                while following in finished:
+                    yield self._written(finished.pop(following))
+                    following += 1
 
     def stream(self) -> Iterator[str]:
         """Answer the first prompt, yielding text as it becomes readable."""
-        with self.session.open(self.plan) as decoder:
-            yield from self._write(decoder, 0, 0, [])
-
-    def _ended(self, number: int, num_new: int) -> Ended:
-        room = self.session.spec.max_position_embeddings - len(self.token_ids[number])
-        if num_new == self.answering.max_new_tokens:
-            return "length"
-        return "context" if num_new == room else "stop"
-
-    def _write(
-        self,
-        decoder: Decoder[Any],
-        number: int,
-        steering: int,
-        token_ids: list[int],
-    ) -> Iterator[str]:
-        """Write one answer; text that is not whole yet waits."""
-        sample = make_sampler(self.answering.sampling)
-        deltas = self.steerings[steering]
-
-        def checked(logits: F32) -> int:
-            if not np.isfinite(logits).all():
-                what = "the scores of the next token are"
-                raise not_finite(what, self.session, deltas, number + 1)
-            return sample(logits)
-
         text = self.session.encoder.open_text()
-        tokens = write_tokens(
-            decoder,
-            self.token_ids[number],
-            deltas=deltas,
-            sample=checked,
-            stop_ids=self.stop_ids,
-            max_new_tokens=self.answering.max_new_tokens,
-        )
-        for token in tokens:
-            token_ids.append(token)
-            if piece := text.add(token):
-                yield piece
+        taken = 0
+        with self.session.open(self.plan) as decoder:
+            for growing in self._grow(decoder):
+                for token in growing.token_ids[taken:]:
+                    if piece := text.add(token):
+                        yield piece
+                taken = len(growing.token_ids)
         if piece := text.rest():
             yield piece
+
+    def _grow(self, decoder: Decoder[Any]) -> Iterator[Growing]:
+        """Let the answers grow; refuse scores that are no numbers."""
+        growth = Growth(
+            sampling=self.answering.sampling,
+            stop_ids=self.stop_ids,
+            max_new_tokens=self.answering.max_new_tokens,
+            max_texts=len(self.plan.waves[0]),
+            reading_tokens=self.plan.reading_tokens,
+        )
+        prompts = [
+            (ids, each) for ids in self.token_ids for each in range(len(self.steerings))
+        ]
+        for text in grow(decoder, prompts, self.steerings, growth):
+            if not text.is_finite:
+                what = "the scores of the next token are"
+                deltas = self.steerings[text.steering]
+                number = text.number // len(self.steerings) + 1
+                raise not_finite(what, self.session, deltas, number)
+            yield text
+
+    def _written(self, growing: Growing) -> Written:
+        text = self.session.encoder.open_text()
+        pieces = [*map(text.add, growing.token_ids), text.rest()]
+        return Written(
+            prompt=growing.number // len(self.steerings),
+            steering=growing.steering,
+            text="".join(pieces),
+            token_ids=tuple(growing.token_ids),
+            ended=growing.ended or "stop",
+        )
 
 
 def plan_writing(
@@ -158,13 +145,19 @@ def plan_writing(
     stop_ids = read_stop_ids(session.files)
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
     new_tokens = min(answering.max_new_tokens, room)
+    longest = [_longest_reading(session, ids, new_tokens) for ids in token_ids]
+    numbers = range(len(steerings))
     plan = session.plan(
-        [_longest_reading(session, ids, new_tokens) for ids in token_ids],
+        [ids for ids in longest for _ in numbers],
         session.spec.num_hidden_layers,
+        kinds=[
+            (session.spec.rotary_length(len(ids)), number)
+            for ids in longest
+            for number in numbers
+        ],
         head=True,
         logit_rows=1,
         new_tokens=new_tokens,
-        max_prompts=1,
         repeats=True,
     )
     if not plan.keep:
@@ -225,69 +218,3 @@ def encode_turns(
                 expected=limit,
             )
     return token_ids
-
-
-def write_tokens(
-    decoder: Decoder[Array],
-    prompt: Tokens,
-    *,
-    deltas: Deltas,
-    sample: Callable[[F32], int],
-    stop_ids: Collection[int],
-    max_new_tokens: int,
-) -> Iterator[int]:
-    """Continue a prompt, yielding each token as soon as it is known.
-
-    Stops before a stop token, after ``max_new_tokens``, or where the trained length is
-    full. It knows token ids only, never text.
-
-    Args:
-        decoder: The blocks, with head.
-        prompt: Token ids, fewer than ``max_position_embeddings``.
-        deltas: For some layers, a vector (hidden_size,) that is added to every row, in
-            prompt and generated tokens alike.
-        sample: Chooses a token from logits, (vocab_size,).
-        stop_ids: The end-of-text tokens.
-        max_new_tokens: At most this many.
-    """
-    if isinstance(decoder, WholeModel):
-        how = deltas, sample, stop_ids, max_new_tokens
-        yield from decoder.write_tokens(prompt, *how)
-        return
-    spec, position = decoder.spec, len(prompt)
-    num_new = min(max_new_tokens, spec.max_position_embeddings - position)
-    vectors = bring_vectors(decoder, deltas)
-    top, text, max_tokens = spec.num_hidden_layers - 1, list(prompt), position + num_new
-    reads = True
-    for _ in range(num_new):
-        if reads:
-            caches = decoder.make_caches(max_tokens)
-            token_ids, position_ids, inputs_of = _whole_text(decoder, text)
-        hidden = run_blocks(
-            decoder,
-            token_ids,
-            position_ids,
-            inputs_of,
-            num_blocks=top + 1,
-            vectors=vectors,
-            caches=caches,
-        )
-        token = sample(decoder.unembed(hidden)[-1])
-        if token in stop_ids:
-            return
-        yield token
-        text.append(token)
-        token_ids, position_ids = np.array([token]), np.array([position])
-        inputs_of = next_token_inputs(decoder, position)
-        reads = spec.reading_length(position, 1) > position
-        position += 1
-
-
-def _whole_text(
-    decoder: Decoder[Array], text: Tokens
-) -> tuple[Ints, Ints, InputsOf[Array]]:
-    """Return tokens, positions and layer inputs of a text that is read at once."""
-    packed = pack_tokens(decoder.spec, [text])
-    top, last = decoder.spec.num_hidden_layers - 1, packed.last_rows
-    inputs_of = stream_inputs(decoder, packed, top=top, top_rows=last)
-    return packed.token_ids, packed.position_ids, inputs_of

@@ -34,7 +34,6 @@ class AttentionBatch(Generic[Array]):
     Args:
         queries: Which queries, (num_groups, num_queries); padding repeats a query.
         keys: Stream rows of their keys, (num_groups, num_keys), some of them padding.
-            None is all rows, for one group.
         query_positions: (num_groups, num_queries).
         key_positions: (num_groups, num_keys); padding stands after every query.
 
@@ -43,7 +42,7 @@ class AttentionBatch(Generic[Array]):
     """
 
     queries: Array
-    keys: Array | None
+    keys: Array
     query_positions: Array
     key_positions: Array
 
@@ -63,18 +62,6 @@ class Attention(Generic[Array]):
     batches: tuple[AttentionBatch[Array], ...]
     order: Array
     window: int | None
-
-
-def next_token_attention(position: int, window: int | None) -> Attention[Ints]:
-    """Let one token at a position see all that the cache holds, itself included."""
-    first = np.zeros((1, 1), np.int64)
-    batch = AttentionBatch(
-        queries=first,
-        keys=None,
-        query_positions=first + position,
-        key_positions=np.arange(position + 1)[None],
-    )
-    return Attention(rows=None, batches=(batch,), order=first[0], window=window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -73,20 +73,24 @@ class PackedPrompts:
 
 
 def pack_prompts(
-    prompts: Sequence[Tokens], rotary_lengths: Sequence[int]
+    prompts: Sequence[Tokens],
+    rotary_lengths: Sequence[int],
+    kinds: Sequence[int] | None = None,
 ) -> PackedPrompts:
     """Pack prompts, each of at least one token.
 
     Args:
         prompts: Token ids of each prompt.
         rotary_lengths: One number a prompt; only prompts with equal numbers share.
+        kinds: Likewise, if it is given.
     """
     token_ids = [np.asarray(prompt, np.int64) for prompt in prompts]
     keys = [_ordered_bytes(ids) for ids in token_ids]
-    order = sorted(range(len(prompts)), key=lambda i: (rotary_lengths[i], keys[i]))
+    sharing = [*zip(rotary_lengths, kinds or [0] * len(prompts), strict=True)]
+    order = sorted(range(len(prompts)), key=lambda i: (sharing[i], keys[i]))
     trie = _Trie(prompts=token_ids, rotary_lengths=rotary_lengths, order=order)
     start = 0
-    for _, run in groupby(order, lambda i: rotary_lengths[i]):
+    for _, run in groupby(order, lambda i: sharing[i]):
         stop = start + len(list(run))
         trie.add(range(start, stop))
         start = stop
@@ -100,11 +104,11 @@ class DistinctTokens:
     """
 
     def __init__(self) -> None:
-        self._sorted: dict[int, list[bytes]] = defaultdict(list)
+        self._sorted: dict[Hashable, list[bytes]] = defaultdict(list)
 
-    def add(self, prompt: Tokens, rotary_length: int) -> int:
-        """Add a prompt; return how many rows it adds to those before it."""
-        prompts = self._sorted[rotary_length]
+    def add(self, prompt: Tokens, kind: Hashable) -> int:
+        """Add a prompt; return how many rows it adds to those of its kind before it."""
+        prompts = self._sorted[kind]
         new = _ordered_bytes(np.asarray(prompt))
         at = bisect_left(prompts, new)
         shared = max(

@@ -96,14 +96,17 @@ def measure_strengths(
     """
     values = [strength.times(residual_norm) for strength in trial.strengths]
     steered = [(value, _deltas(vector, value)) for value in values]
-    scoring = plan_scoring(session, sides.responses, trial.batch_size, repeats=True)
+    scoring = plan_scoring(
+        session, sides.responses, trial.batch_size, steerings=1 + len(steered)
+    )
     measured: list[MeasuredStrength] = []
     with scoring.open() as scorer:
-        before = np.array(scorer.score({}))
-        for value, deltas in steered:
-            after = np.array(scorer.score(deltas))
-            measured.append(_compare(value, after - before))
-            session.reporter.note(_sentence(measured[-1]))
+        before, *others = np.array(
+            scorer.score_all([{}, *(deltas for _, deltas in steered)])
+        )
+    for (value, _), after in zip(steered, others, strict=True):
+        measured.append(_compare(value, after - before))
+        session.reporter.note(_sentence(measured[-1]))
     return StrengthChoice(
         candidates=_mark_best(measured),
         layers=vector.layers,

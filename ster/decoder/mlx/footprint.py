@@ -46,6 +46,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         row_bytes=4 * model.hidden_size,
         # On the device, on the host, then f64 with its exponentials.
         logit_bytes=28 * model.vocab_size,
+        choice_bytes=12 * model.vocab_size,
         cache_bytes=sum(
             2 * width * each.attention.key_value_size for each in model.layers
         ),

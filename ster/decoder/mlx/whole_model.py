@@ -68,6 +68,11 @@ class MLXWholeModel(WholeModel):
         on_block(layers[-1])
         return read
 
+    @property
+    def max_position_embeddings(self) -> int:
+        """Return the trained length in tokens."""
+        return self._weights.spec.max_position_embeddings
+
     def score_responses(
         self, responses: Sequence[Tokens], deltas: Deltas
     ) -> list[float]:
@@ -88,7 +93,7 @@ class MLXWholeModel(WholeModel):
         max_new_tokens: int,
     ) -> Iterator[int]:
         """Write with mlx-lm's own cache."""
-        limit = self._weights.spec.max_position_embeddings - len(prompt)
+        limit = self.max_position_embeddings - len(prompt)
         with self._working():
             model, _ = self._weights.take()
             caches = self._make_caches(model)

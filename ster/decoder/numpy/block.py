@@ -20,7 +20,13 @@ import numpy as np
 
 from ster.architecture import spec
 from ster.decoder.contract import Cache, LayerInputs
-from ster.decoder.numpy.attention import Angles, SelfAttention, attend
+from ster.decoder.numpy.attention import (
+    Angles,
+    NumpyCache,
+    SelfAttention,
+    attend,
+    attend_following,
+)
 from ster.decoder.numpy.experts import Experts
 from ster.decoder.numpy.parts import F32, MLP, AnyNorm, Hidden, slice_rows
 from ster.decoder.numpy.scratch import Scratch
@@ -28,6 +34,7 @@ from ster.decoder.numpy.threads import Threads, quiet
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
+from ster.stream.texts import NextTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +56,44 @@ class NumpyBlock:
     ) -> Hidden:
         """Run the block; see ``contract.Block``."""
         with quiet():
-            q, k, v = self._project(hidden, inputs)
-            if cache is not None:
-                k, v = cache.append(k, v)
-            context = self._attend(inputs.attention, q, k, v)
-            rows = inputs.attention.rows
+            attention = inputs.attention
+            if isinstance(attention, NextTokens):
+                return self._follow(hidden, inputs.rotary, attention, cache)
+            q, k, v = self._project(hidden, inputs.rotary, attention.rows)
+            if isinstance(cache, NumpyCache) and inputs.entering is not None:
+                cache.enter(k, v, inputs.entering)
+            context = self._attend(attention, q, k, v)
+            rows = attention.rows
             return self._finish(hidden if rows is None else hidden[rows], context)
 
+    def _follow(
+        self,
+        hidden: Hidden,
+        rotary: Angles,
+        following: NextTokens[Ints],
+        cache: Cache[Any] | None,
+    ) -> Hidden:
+        """Run the block for the new token of each text."""
+        if not isinstance(cache, NumpyCache):
+            raise TypeError("new tokens attend to what a cache of this decoder holds")
+        q, k, v = self._project(hidden, rotary, None)
+        cache.append(k, v, following)
+        attn = self.self_attn
+        context = attend_following(following, q, cache, attn.spec, attn.sinks)
+        return self._finish(hidden, context)
+
     def _project(
-        self, hidden: Hidden, inputs: LayerInputs[Any]
+        self, hidden: Hidden, rotary: Angles, rows: Ints | None
     ) -> tuple[F32, Hidden, Hidden]:
-        """Make queries, keys and values; keys and values at the stream's width."""
+        """Make queries, keys and values; keys and values at the stream's width.
+
+        Args:
+            hidden: The stream.
+            rotary: The angles of its rows.
+            rows: Those that are queries; None is all.
+        """
         attn, scratch, width = self.self_attn, self.scratch, hidden.dtype
-        rows, rotary, sizes = inputs.attention.rows, inputs.rotary, attn.spec
+        sizes = attn.spec
         num_queries = len(hidden) if rows is None else len(rows)
         kv_shape = len(hidden), sizes.num_key_value_heads, sizes.head_dim
         k, v = (scratch(name, *kv_shape, dtype=width) for name in "kv")

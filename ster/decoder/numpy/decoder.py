@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from ster.architecture.spec import ModelSpec
-from ster.decoder.contract import Cache, Decoder, DeviceMemory, Footprint, Weights
+from ster.decoder.contract import (
+    Cache,
+    Chosen,
+    Decoder,
+    DeviceMemory,
+    Footprint,
+    Weights,
+)
 from ster.decoder.memory import free_memory, held_memory
 from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, NumpyCache, cap
 from ster.decoder.numpy.block import NumpyBlock
@@ -24,14 +31,21 @@ from ster.decoder.numpy.weights import (
     open_bytes,
     rounded,
 )
+from ster.decoder.sampling import Drawing
 from ster.stream.attention import MIN_QUERIES, Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
+from ster.stream.texts import Entering, NextTokens
 
 # Packing and positions, for a token.
 INDEX_BYTES = 128
 # A key and its position in attention's lists, and while they are made.
 KEY_BYTES = 24
+# Rows that are steered at once, each with its vector.
+STEERED_ROWS = 1024
+# A difference of two logits, of their size, that may come from rounding: a text alone is
+# multiplied in another order than many. As measured, logits then differ by 2.5e-6.
+CLOSE = 1e-5
 # What Python takes as a run goes on: modules that are loaded late, small objects.
 PYTHON_BYTES = 4 << 20
 
@@ -68,6 +82,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         row_bytes=4 * model.hidden_size,
         # f32 as they come, then f64 with its exponentials.
         logit_bytes=24 * model.vocab_size,
+        choice_bytes=4 * model.vocab_size,
         cache_bytes=sum(
             2 * width * each.attention.key_value_size for each in model.layers
         ),
@@ -129,6 +144,11 @@ class NumpyDecoder:
         """Return how many keys one attention batch may gather."""
         return MAX_GATHERED // self.spec.max_key_value_size
 
+    @property
+    def works_ahead(self) -> bool:
+        """Tell that numpy returns when its work is done."""
+        return False
+
     def embed(self, token_ids: Ints, position_ids: Ints) -> Hidden:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
@@ -143,6 +163,32 @@ class NumpyDecoder:
     def take(self, hidden: Hidden, rows: Ints) -> Hidden:
         """Take some rows of a stream."""
         return hidden[rows]
+
+    def choose(self, hidden: Hidden, drawing: Drawing | None) -> Chosen[Any]:
+        """Choose the token after each row; see ``contract.Decoder``."""
+        logits = self.unembed(hidden)
+        texts = np.arange(len(logits))
+        most, least = logits.max(axis=1), logits.min(axis=1)
+        is_finite = np.isfinite(most) & np.isfinite(least)
+        is_close = np.zeros(len(logits), np.bool_)
+        if drawing is None:
+            token_ids = logits.argmax(axis=1)
+            logits[texts, token_ids] = -np.inf
+            with quiet():
+                gaps = most - logits.max(axis=1)
+                is_close = gaps <= CLOSE * np.maximum(most, -least)
+        else:
+            drawn = (
+                drawing.draw(logits[text], text) if is_finite[text] else -1
+                for text in texts
+            )
+            token_ids = np.fromiter(drawn, np.int64)
+        token_ids = np.where(is_finite, token_ids, -1)
+        return Chosen(token_ids=token_ids, is_close=is_close)
+
+    def to_host(self, chosen: Ints) -> Ints:
+        """Take it as it is."""
+        return chosen
 
     def unembed(self, hidden: Hidden) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
@@ -164,15 +210,20 @@ class NumpyDecoder:
         widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
         return [NumpyCache(width, dtype, max_tokens) for width in widths]
 
-    def vector(self, values: F32) -> Hidden:
-        """Round a vector to the stream's width; see ``contract.Decoder``."""
+    def vectors(self, values: F32) -> Hidden:
+        """Round vectors to the stream's width; see ``contract.Decoder``."""
         with quiet():
             return values.astype(self._weights.dtype)
 
-    def steer(self, hidden: Hidden, vector: Hidden) -> Hidden:
+    def steer(self, hidden: Hidden, vectors: Hidden, which: Ints | None) -> Hidden:
         """Add a vector to every row; see ``contract.Decoder``."""
         with quiet():
-            hidden += vector
+            if which is None:
+                hidden += vectors[0]
+                return hidden
+            for at in range(0, len(hidden), STEERED_ROWS):
+                part = slice(at, at + STEERED_ROWS)
+                hidden[part] += vectors[which[part]]
         return hidden
 
     @contextmanager
@@ -191,6 +242,14 @@ class NumpyDecoder:
     def bring_attention(self, attention: Attention[Ints]) -> Attention[Any]:
         """Take it as it is."""
         return attention
+
+    def bring_following(self, following: NextTokens[Ints]) -> NextTokens[Any]:
+        """Take it as it is."""
+        return following
+
+    def bring_entering(self, entering: Entering[Ints]) -> Entering[Any]:
+        """Take it as it is."""
+        return entering
 
     def rows(self, hidden: Hidden, rows: Ints) -> F32:
         """Copy rows out as f32."""
