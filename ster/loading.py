@@ -45,8 +45,8 @@ def load(
     Args:
         model: A directory, or the id of a model on the Hugging Face Hub.
         device: ``cpu``, ``metal`` or ``cuda``; ``mlx-cpu`` is MLX without a GPU.
-        precision: What weights and stream are kept at: ``f32``, ``f16`` or, anywhere
-            but on cpu, ``bf16``.
+        precision: The width of weights, of what products take, and of keys and values:
+            ``f32``, ``f16`` or, anywhere but on cpu, ``bf16``. The stream is f32.
         chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
         template_args: Variables of the template: ``{"enable_thinking": False}``.
         revision: Branch, tag or commit on the Hub.

@@ -22,6 +22,8 @@ Tensors = Mapping[str, NDArray[Any]]
 # For some layers, a vector (hidden_size,) that is added to every position after them.
 Steering = Mapping[int, NDArray[Any]]
 NO_STEERING: Steering = {}
+# Multiplies rows by a layer's matrix of some name, and adds its bias.
+Product = Callable[[Mapping[str, F64], str, F64], F64]
 
 
 def exact(x: F64) -> F64:
@@ -34,6 +36,7 @@ def residuals(
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64] = exact,
     steering: Steering = NO_STEERING,
+    made: Callable[[F64], F64] = exact,
 ) -> F64:
     """Run one prompt.
 
@@ -41,14 +44,15 @@ def residuals(
         config: config.json.
         tensors: By the names of the files, with ``model.`` in front.
         token_ids: The prompt.
-        narrow: Rounds what a run at half width keeps at it: weights, the stream, keys
-            and values.
+        narrow: Rounds what has half width in a run at it: weights, the inputs of
+            products, keys and values.
         steering: What is added after some layers; a layer is read before.
+        made: Rounds what a product makes, before anything is added to it.
 
     Returns:
         The residual stream after every block, (num_layers, num_tokens, hidden_size).
     """
-    return run_blocks(config, tensors, token_ids, narrow, steering)[0]
+    return run_blocks(config, tensors, token_ids, narrow, steering, made=made)[0]
 
 
 def run_blocks(
@@ -58,8 +62,10 @@ def run_blocks(
     narrow: Callable[[F64], F64],
     steering: Steering,
     watch: Watch = watch_nothing,
+    made: Callable[[F64], F64] = exact,
 ) -> tuple[F64, F64]:
     """Return the stream after every block, and what the last one hands on."""
+    linear = products(narrow, made)
     wide = {name: narrow(np.asarray(t, np.float64)) for name, t in tensors.items()}
     h = wide["model.embed_tokens.weight"][list(token_ids)]
     h = h * config.get("embedding_multiplier", 1.0)
@@ -74,15 +80,15 @@ def run_blocks(
             if name.startswith(prefix)
         }
         before = norms_of(config, block)
-        q, k, v = projections(config, block, before[0](h), layer, turns)
+        q, k, v = projections(config, block, before[0](h), layer, turns, linear)
         width, sinks = window(config, layer), block.get("self_attn.sinks")
         context = attention(q, narrow(k), narrow(v), width, config, sinks)
-        h = narrow(h + share * before[1](linear(block, "self_attn.o_proj", context)))
-        made = feed_forward(config, block, before[2](h), watch)
-        h = narrow(h + share * before[3](made))
+        h = h + share * before[1](linear(block, "self_attn.o_proj", context))
+        added = feed_forward(config, block, before[2](h), watch, linear)
+        h = h + share * before[3](added)
         after.append(h)
         if layer in steering:
-            h = narrow(h + steering[layer])
+            h = h + steering[layer]
     return np.stack(after), h
 
 
@@ -92,9 +98,10 @@ def last_rows(
     token_ids: Sequence[int],
     narrow: Callable[[F64], F64] = exact,
     steering: Steering = NO_STEERING,
+    made: Callable[[F64], F64] = exact,
 ) -> F64:
     """Return the last token's residual after every block, (num_layers, hidden_size)."""
-    return residuals(config, tensors, token_ids, narrow, steering)[:, -1]
+    return residuals(config, tensors, token_ids, narrow, steering, made)[:, -1]
 
 
 def logits(
@@ -149,12 +156,23 @@ def rms_norm(x: F64, weight: F64, eps: float) -> F64:
     return x / size * weight
 
 
-def linear(block: Mapping[str, F64], name: str, x: F64) -> F64:
-    y = x @ block[f"{name}.weight"].T
-    return y + block[f"{name}.bias"] if f"{name}.bias" in block else y
+def products(narrow: Callable[[F64], F64], made: Callable[[F64], F64]) -> Product:
+    """Return what multiplies rows by a layer's matrix, and adds its bias."""
+
+    def linear(block: Mapping[str, F64], name: str, x: F64) -> F64:
+        y = made(narrow(x) @ block[f"{name}.weight"].T)
+        return y + block[f"{name}.bias"] if f"{name}.bias" in block else y
+
+    return linear
 
 
-def feed_forward(config: Config, block: Mapping[str, F64], x: F64, watch: Watch) -> F64:
+def feed_forward(
+    config: Config,
+    block: Mapping[str, F64],
+    x: F64,
+    watch: Watch,
+    linear: Product,
+) -> F64:
     if has_experts(block):
         return run_experts(config, block, x, watch)
     gate, up = linear(block, "mlp.gate_proj", x), linear(block, "mlp.up_proj", x)
@@ -167,6 +185,7 @@ def projections(
     x: F64,
     layer: int,
     turns: tuple[F64, F64],
+    linear: Product,
 ) -> tuple[F64, F64, F64]:
     """Return queries, keys and values, (num_heads, num_tokens, head_dim)."""
     eps, whole = config["rms_norm_eps"], config["model_type"] == "olmo2"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ster
-from ster.architecture.config import read_config, resolve_config
+from ster.architecture.config import read_config
 from ster.errors import CapacityError, DeviceError
 from tests.checkpoints import make_config, random_ids, text, write_checkpoint
 from tests.conformance.running import Pieces, open_decoder, read
@@ -17,7 +17,6 @@ from tests.conformance.running import Pieces, open_decoder, read
 mx = pytest.importorskip("mlx.core")
 from ster.decoder.mlx.block import MAX_PRODUCT  # noqa: E402
 from ster.decoder.mlx.decoder import BufferCache, device_memory  # noqa: E402
-from ster.decoder.mlx.footprint import cache_limit  # noqa: E402
 
 WIDE = make_config(
     hidden_size=64,
@@ -150,13 +149,6 @@ def test_the_limit_of_the_buffer_cache_is_given_back_when_the_last_run_ends(
         assert mx.set_cache_limit(before) == 123_456_789
     finally:
         mx.set_cache_limit(before)
-
-
-def test_freed_buffers_as_large_as_a_widened_weight_are_kept():
-    changes = {"hidden_size": 4096, "intermediate_size": 14336, "head_dim": 128}
-    wide = resolve_config(make_config() | changes, "config.json")
-    assert cache_limit(wide) >= 4 * 2 * 4096 * 14336
-    assert cache_limit(resolve_config(make_config(), "config.json")) == 1 << 28
 
 
 def test_no_product_is_a_command_that_meets_the_watchdog():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -93,16 +94,33 @@ def test_a_quantized_product_and_its_parts_are_those_of_its_values(mode, num_row
     assert_alike(made, twin, num_rows)
     assert_alike(made.outputs(8, 32), twin.outputs(8, 32), num_rows)
     assert made.outputs(8, 32).num_outputs == 24
-    assert made.widened() is made
-    assert made.widened_bytes == 0
 
 
+@pytest.mark.parametrize("num_rows", [1, 5])
 @pytest.mark.parametrize("width", ["float16", "bfloat16"])
-def test_a_widened_product_is_the_same_to_the_bit(width):
-    narrow, x = plain(24, width=width), mx.array(drawn(5, INPUTS))
-    wide = narrow.widened()
-    assert wide.weight.dtype == mx.float32
-    assert (narrow(x) == wide(x)).all().item()
+def test_a_narrow_product_rounds_what_it_takes_and_gives_and_sums_in_f32(
+    width, num_rows
+):
+    made, x, at = plain(24, width=width), drawn(num_rows, INPUTS), getattr(mx, width)
+    narrow = np.array(mx.array(x).astype(at).astype(mx.float32)).astype(np.float64)
+    weight = np.array(made.weight.astype(mx.float32)).astype(np.float64)
+    exact = mx.array((narrow @ weight.T).astype(np.float32))
+    expected = exact.astype(at).astype(mx.float32) + made.bias
+    found = made(mx.array(x))
+    assert found.dtype == mx.float32
+    # A sum that lies between two numbers of that width may fall to either.
+    assert (np.array(found) == np.array(expected)).mean() > 0.97
+    np.testing.assert_allclose(np.array(found), np.array(expected), rtol=2e-2)
+
+
+@pytest.mark.parametrize("mode", ["affine", "mxfp4"])
+def test_a_quantized_product_rounds_what_it_takes_and_nothing_else(mode):
+    made, twin = quantized(48, mode)
+    x = mx.array(drawn(5, INPUTS))
+    rounded = x.astype(mx.bfloat16).astype(mx.float32)
+    found = np.array(replace(made, inputs=mx.bfloat16)(x))
+    np.testing.assert_allclose(found, np.array(twin(rounded)), rtol=1e-4, atol=1e-4)
+    assert np.abs(found - np.array(twin(x))).max() > 1e-3
 
 
 def test_joined_products_stand_side_by_side():
@@ -112,8 +130,6 @@ def test_joined_products_stand_side_by_side():
     found = np.array(joined(x))
     np.testing.assert_allclose(found, np.concatenate(parts, 1), rtol=1e-4, atol=1e-4)
     assert joined.num_outputs == 48
-    assert joined.widened_bytes == 4 * 24 * INPUTS
-    assert_alike(joined.widened(), joined)
 
 
 def test_of_joined_products_some_make_some_of_the_outputs():

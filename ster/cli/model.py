@@ -91,8 +91,8 @@ class ModelFlags:
         typer.Option(
             "--precision",
             metavar="<PRECISION>",
-            help="What weights and residual stream are kept at: f32, f16 or, not on "
-            "cpu, bf16.",
+            help="The width of weights, of what products take, and of keys and values: "
+            "f32, f16 or, not on cpu, bf16.",
         ),
     ] = "f32"
     chat_template: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,15 @@ Rows = NDArray[np.float32] | NDArray[np.float64]
 
 
 def tolerance(device: str, precision: str) -> float:
-    """Return the largest difference allowed, as a share of a layer's largest value."""
+    """Return the largest difference allowed, as a share of a layer's largest value.
+
+    Half width is what was measured, and a quarter more: transformers, which rounds the
+    stream too, is a quarter farther from the truth than ster on such small random
+    checkpoints, and twice as far on a trained one.
+    """
     if precision == "f32":
         return 1e-5 if device == "cpu" else 5e-5
-    return {"f16": 1e-2, "bf16": 5e-2}[precision]
+    return {"f16": 8e-3, "bf16": 4.5e-2}[precision]
 
 
 def precisions(device: str) -> tuple[str, ...]:
@@ -39,14 +43,3 @@ def assert_close(
         if not differences[:, i].max() <= allowed * largest[i]
     ]
     assert not bad, "\n".join(bad)
-
-
-def assert_width(values: NDArray[np.float32], precision: str) -> None:
-    """Check that every value is exactly a number of the run's width."""
-    narrow: NDArray[Any] = values
-    if precision == "f16":
-        narrow = values.astype(np.float16).astype(np.float32)
-    elif precision == "bf16":
-        narrow = (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
-    wrong = np.argwhere(narrow != values)
-    assert not len(wrong), f"{len(wrong)} values are no {precision}, first {wrong[0]}"

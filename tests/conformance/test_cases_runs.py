@@ -166,15 +166,22 @@ def test_a_prompt_past_the_trained_length_is_computed_with_a_warning(
 
 @pytest.fixture
 def loud(tmp_path: Path) -> Checkpoint:
-    """Write a checkpoint where token 9 alone passes 65504, in block 1."""
+    """Write a checkpoint where token 9 alone passes 65504, in block 1.
+
+    The stream does, which is f32, and what the down projection takes, which is not.
+    """
     config = make_config(mlp_bias=True)
     tensors = make_tensors(config)
+    tensors["model.embed_tokens.weight"][:, 5] = 0
     tensors["model.embed_tokens.weight"][9, 5] = 65000
     tensors["model.layers.1.mlp.down_proj.bias"][5] = 1000
+    for part in ("gate", "up"):
+        tensors[f"model.layers.1.mlp.{part}_proj.weight"][0] = 0
+        tensors[f"model.layers.1.mlp.{part}_proj.weight"][0, 5] = 50
     return write_checkpoint(tmp_path / "loud", config, tensors=tensors)
 
 
-def test_a_residual_past_the_range_of_f16_is_refused_by_layer_and_prompt(
+def test_a_run_past_the_range_of_f16_is_refused_by_layer_and_prompt(
     loud: Checkpoint, tmp_path: Path, device: str
 ):
     way_out = "use f32" if device == "cpu" else "use f32 or bf16"
@@ -192,7 +199,18 @@ def test_a_residual_past_the_range_of_f16_is_refused_by_layer_and_prompt(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_same_residual_is_read_at_f32(loud: Checkpoint, device: str):
+def test_a_stream_past_the_range_of_f16_is_read_at_f16(tmp_path: Path, device: str):
+    config = make_config(mlp_bias=True)
+    tensors = make_tensors(config)
+    tensors["model.embed_tokens.weight"][9, 5] = 65000
+    tensors["model.layers.1.mlp.down_proj.bias"][5] = 1000
+    made = write_checkpoint(tmp_path, config, tensors=tensors)
+    rows = rows_of(made, [[6, 7, 9]], device, precision="f16")
+    assert rows.max() > 65504
+    assert_close(rows, truth(made, [[6, 7, 9]]), tolerance(device, "f16"))
+
+
+def test_the_same_run_is_read_at_f32(loud: Checkpoint, device: str):
     rows = rows_of(loud, [[6, 7, 9]], device)
     assert rows.max() > 65504
     assert_close(rows, truth(loud, [[6, 7, 9]]), tolerance(device, "f32"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import mlx.core as mx
 
@@ -112,11 +112,6 @@ class SelfAttention:
     q_norm: AnyNorm | None
     k_norm: AnyNorm | None
     sinks: mx.array | None
-
-    def widened(self) -> SelfAttention:
-        """Return the same with weights at f32, for several calls."""
-        qkv_proj, o_proj = self.qkv_proj.widened(), self.o_proj.widened()
-        return replace(self, qkv_proj=qkv_proj, o_proj=o_proj)
 
     def project(
         self, x: mx.array, angles: Angles

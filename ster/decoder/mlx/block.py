@@ -5,10 +5,10 @@ here is that evaluation is lazy: a block only writes down its work, and the loop
 call of ``rows`` or ``materialize`` a block does it. Nothing inside a block comes back
 to the host.
 
-Arithmetic is f32 whatever the precision; an f16 or bf16 run rounds the weights, the
-residual stream, and keys and values. Half-width products would round every intermediate
-too, and bf16 has too few digits for that: on small random checkpoints the residuals
-were three times further from the truth.
+An f16 or bf16 run multiplies at that width: weights are held at it and never widened,
+the inputs of a product are rounded to it, and so is what the kernel has summed in f32;
+keys and values are held at it. All else is f32: the residual stream, norms, rotation,
+scores, softmax and the weighted sum.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class MLXBlock:
     feed_forward_norm: AnyNorm | None
     mlp: MLP | Experts
     feed_forward_out_norm: AnyNorm | None
+    # Of keys and values.
+    dtype: mx.Dtype
     device: mx.Device
 
     def __call__(
@@ -66,11 +68,10 @@ class MLXBlock:
     def _project(
         self, hidden: mx.array, inputs: LayerInputs[mx.array]
     ) -> tuple[mx.array, mx.array, mx.array]:
-        """Make queries, keys and values; keys and values at the stream's width."""
+        """Make queries, keys and values; keys and values at the run's width."""
         rows, attn, tables = inputs.attention.rows, self.self_attn, inputs.rotary
-        x = _normed(hidden.astype(mx.float32), self.attention_norm)
+        x = _normed(hidden, self.attention_norm)
         cuts = self._parts(len(hidden), attn.qkv_proj.num_outputs)
-        attn = attn.widened() if len(cuts) > 1 else attn
         if rows is None:
             made = [attn.project(x[p], _angles(tables, p)) for p in cuts]
             q, k, v = (mx.concatenate([*pieces]) for pieces in zip(*made, strict=True))
@@ -78,7 +79,7 @@ class MLXBlock:
             kv = [attn.keys_values(x[p], _angles(tables, p)) for p in cuts]
             k, v = (mx.concatenate([*pieces]) for pieces in zip(*kv, strict=True))
             q = attn.queries(x[rows], _angles(tables, rows))
-        return q, k.astype(hidden.dtype), v.astype(hidden.dtype)
+        return q, k.astype(self.dtype), v.astype(self.dtype)
 
     def _attend(
         self, attention: Attention[mx.array], q: mx.array, k: mx.array, v: mx.array
@@ -95,29 +96,24 @@ class MLXBlock:
         return mx.concatenate(batches)[attention.order]
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
-        """Add attention and feed-forward part, rounding each sum to the stream."""
+        """Add attention and feed-forward part."""
         parts_of_rows = self._parts(len(hidden), multiplied_outputs(self.spec))
-        attn, mlp = self.self_attn, self.mlp
-        if len(parts_of_rows) > 1:
-            # Once for all parts: a GPU works on several of them at the same time.
-            attn, mlp = attn.widened(), mlp.widened()
 
         def finish(part: slice) -> mx.array:
-            resid = hidden[part].astype(mx.float32)
-            added = attn.o_proj(context[part])
+            resid = hidden[part]
+            added = self.self_attn.o_proj(context[part])
             summed = resid + self._weighed(added, self.attention_out_norm)
-            if not self.spec.parallel:
-                resid = summed = summed.astype(hidden.dtype).astype(mx.float32)
-            added = mlp(_normed(resid, self.feed_forward_norm))
+            read = resid if self.spec.parallel else summed
+            added = self.mlp(_normed(read, self.feed_forward_norm))
             return summed + self._weighed(added, self.feed_forward_out_norm)
 
         finished: list[mx.array] = []
         for part in parts_of_rows:
-            if finished and isinstance(mlp, Experts):
+            if finished and isinstance(self.mlp, Experts):
                 # As for attention: what experts gather is large.
                 hidden, context = mx.depends([hidden, context], [finished[-1]])
             finished.append(finish(part))
-        return mx.concatenate(finished).astype(hidden.dtype)
+        return mx.concatenate(finished)
 
     def _weighed(self, added: mx.array, norm: AnyNorm | None) -> mx.array:
         """Normalise and scale rows that are to join the stream."""

@@ -17,8 +17,9 @@ from ster.decoder.devices import MLX_CPU, not_built
 from ster.decoder.memory import free_memory, held_memory
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES, MLXCache
 from ster.decoder.mlx.block import MLXBlock
-from ster.decoder.mlx.footprint import cache_limit, footprint
-from ster.decoder.mlx.weights import Head, MLXWeights, device_failures
+from ster.decoder.mlx.failures import device_failures
+from ster.decoder.mlx.footprint import CACHE_BYTES, footprint
+from ster.decoder.mlx.weights import Head, MLXWeights
 from ster.errors import DeviceError
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
@@ -96,7 +97,7 @@ class MLXDecoder:
         # The next block, copied while the device works on this one.
         self._next: dict[int, MLXBlock] = {}
         self._head: Head | None = None
-        _buffer_cache.hold(cache_limit(weights.model))
+        _buffer_cache.hold(CACHE_BYTES)
 
     @property
     def spec(self) -> ModelSpec:
@@ -122,14 +123,13 @@ class MLXDecoder:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
         with mx.stream(self._device), device_failures():
-            rows = mx.array(embedding.take(token_ids)).astype(dtype)
+            rows = _rounded(embedding.take(token_ids), dtype)
             if self.spec.embedding_scale != 1:
-                rows = rows.astype(mx.float32) * self.spec.embedding_scale
+                rows = rows * self.spec.embedding_scale
             positions = self._weights.positions()
             if positions is not None:
-                added = mx.array(positions.take(position_ids)).astype(dtype)
-                rows = rows.astype(mx.float32) + added.astype(mx.float32)
-            return rows.astype(dtype)
+                rows = rows + _rounded(positions.take(position_ids), dtype)
+            return rows
 
     def take(self, hidden: mx.array, rows: Ints) -> mx.array:
         """Take some rows of a stream."""
@@ -140,10 +140,9 @@ class MLXDecoder:
         """Apply final norm and head; see ``contract.Decoder``."""
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
-            _buffer_cache.widen(self._head[1].widened_bytes)
         norm, head = self._head
         with mx.stream(self._device), device_failures():
-            logits = head(norm(hidden.astype(mx.float32)))
+            logits = head(norm(hidden))
             if self.spec.logit_scale != 1:
                 logits = logits * self.spec.logit_scale
             softcap = self.spec.logit_softcap
@@ -163,7 +162,7 @@ class MLXDecoder:
     def vector(self, values: F32) -> mx.array:
         """Copy a vector to the device; see ``contract.Decoder``."""
         with mx.stream(self._device):
-            return mx.array(values).astype(self._weights.dtype)
+            return mx.array(values)
 
     def steer(self, hidden: mx.array, vector: mx.array) -> mx.array:
         """Add a vector to every row; see ``contract.Decoder``."""
@@ -202,7 +201,7 @@ class MLXDecoder:
     def rows(self, hidden: mx.array, rows: Ints) -> F32:
         """Finish the pending work and copy rows out as f32."""
         with mx.stream(self._device):
-            read = hidden[_indices(rows)].astype(mx.float32)
+            read = hidden[_indices(rows)]
         self._finish(hidden, read)
         return np.array(read)
 
@@ -242,12 +241,6 @@ class BufferCache:
             before = mx.set_cache_limit(self._limit)
             self._before = before if self._runs == 1 else self._before
 
-    def widen(self, limit: int) -> None:
-        """Allow more while the runs at work last."""
-        with self._lock:
-            self._limit = max(limit, self._limit)
-            mx.set_cache_limit(self._limit)
-
     def let_go(self) -> None:
         """End a run; the last one gives back the limit that it found."""
         with self._lock:
@@ -266,6 +259,10 @@ def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:
         query_positions=_indices(batch.query_positions),
         key_positions=_indices(batch.key_positions),
     )
+
+
+def _rounded(values: F32, dtype: mx.Dtype) -> mx.array:
+    return mx.array(values).astype(dtype).astype(mx.float32)
 
 
 def _indices(values: Ints) -> mx.array:

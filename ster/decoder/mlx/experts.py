@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import mlx.core as mx
 
@@ -24,7 +24,7 @@ MIN_SORTED_ROWS = 64
 class StackedLinear:
     """y = x Wᵀ + b with a W for every expert, (num_experts, outputs, inputs).
 
-    The weights are kept at the run's precision and widened where they are used.
+    Products are made at the weights' width; see ``parts.Linear``.
     """
 
     weight: mx.array
@@ -40,37 +40,38 @@ class StackedLinear:
         Returns:
             (num_rows, outputs) f32.
         """
-        if self.weight.dtype == mx.float32:
+        x = _as_matrices(x.astype(self.weight.dtype))
+        if self.weight.dtype == mx.float32 or mx.default_device() == mx.gpu:
             y = _gather_product(x, self.weight, experts)
-        elif len(experts) <= len(self.weight):  # no more than these are widened
-            chosen = self.weight[experts].astype(mx.float32)
-            y = _as_matrices(x) @ chosen.swapaxes(-1, -2)
         else:
-            y = _gather_product(x, self.weight, experts)
-        return _biased(y[:, 0], self.bias, experts)
-
-    def widened(self) -> StackedLinear:
-        """Return the same at f32, for several products."""
-        return StackedLinear(weight=self.weight.astype(mx.float32), bias=self.bias)
+            y = _narrow_product(x, self.weight, experts)
+        return _biased(y[:, 0].astype(mx.float32), self.bias, experts)
 
 
 def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.array:
-    """Multiply each row by its own matrix, in f32, (num_rows, 1, outputs).
+    """Multiply each row, a matrix, by its own one, (num_rows, 1, outputs).
 
     All rows go through each part of a stack that is too large for one product.
     """
-    made = mx.zeros((), mx.float32)
+    made = mx.zeros((), x.dtype)
     for start, part in _stack_parts(weight):
         inside = mx.clip(experts, start, start + len(part) - 1) - start
         product = mx.gather_mm(
-            _as_matrices(x),
-            part.astype(mx.float32).swapaxes(-1, -2),
+            x,
+            part.astype(x.dtype).swapaxes(-1, -2),
             rhs_indices=inside,
             sorted_indices=len(experts) >= MIN_SORTED_ROWS,
         )
         past = (experts >= start)[:, None, None]
         made = product if start == 0 else mx.where(past, product, made)
     return made
+
+
+def _narrow_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.array:
+    """Do the same at half width on MLX's cpu backend, which gathers in f32 only."""
+    if len(experts) <= len(weight):  # no more than these are copied
+        return x @ weight[experts].swapaxes(-1, -2)
+    return _gather_product(x.astype(mx.float32), weight, experts).astype(x.dtype)
 
 
 def _as_matrices(x: mx.array) -> mx.array:
@@ -103,11 +104,12 @@ class StackedQuantizedLinear:
     biases: mx.array | None
     format: Format
     bias: mx.array | None
+    inputs: mx.Dtype = mx.float32
 
     def __call__(self, x: mx.array, experts: mx.array) -> mx.array:
         """Apply each row's own expert; see ``StackedLinear``."""
         y = mx.gather_qmm(
-            _as_matrices(x),
+            _as_matrices(x.astype(self.inputs).astype(mx.float32)),
             self.weight,
             self.scales,
             self.biases,
@@ -119,10 +121,6 @@ class StackedQuantizedLinear:
             sorted_indices=True,
         )
         return _biased(y[:, 0], self.bias, experts)
-
-    def widened(self) -> StackedQuantizedLinear:
-        """Itself: it is never widened."""
-        return self
 
 
 AnyStacked = StackedLinear | StackedQuantizedLinear
@@ -164,17 +162,6 @@ class Experts:
         made = made[mx.argsort(order)].reshape(*chosen.shape, -1)
         summed = (made * weights[..., None]).sum(axis=1)
         return summed if self.shared is None else summed + self._shared(x, self.shared)
-
-    def widened(self) -> Experts:
-        """Return the same with weights at f32, for several calls."""
-        return replace(
-            self,
-            router=self.router.widened(),
-            gate_proj=self.gate_proj.widened(),
-            up_proj=self.up_proj.widened(),
-            down_proj=self.down_proj.widened(),
-            shared=None if self.shared is None else self.shared.widened(),
-        )
 
     def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """Choose experts, (num_rows, num_chosen), and weigh them, likewise."""

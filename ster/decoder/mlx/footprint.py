@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ster.architecture import parts
 from ster.architecture.modules import Matrix, Module, count_values
 from ster.architecture.quantization import Format
 from ster.architecture.spec import LayerSpec, ModelSpec
@@ -34,14 +35,14 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
     heads, keys = model.max_heads, model.max_key_value_size
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * heads)
     gathered = max(MAX_GATHERED, longest_prompt * keys)
-    token = max((_token_values(model, each) for each in model.layers), default=0)
+    token = max((_token_bytes(model, each, width) for each in model.layers), default=0)
     # Lists of long prompts are on the device once for each group of their queries.
     lists = 8 * longest_prompt // MIN_QUERIES
     return Footprint(
         blocks=tuple(block_bytes(model, each, width) for each in model.layers),
         open_bytes=max((_open_bytes(model, x, width) for x in model.layers), default=0),
-        head_bytes=head_bytes(model, width) + _widened_head(model, width),
-        token_bytes=4 * token + INDEX_BYTES + lists,
+        head_bytes=head_bytes(model) + _narrow_head(model, width),
+        token_bytes=token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
         # On the device, on the host, then f64 with its exponentials.
@@ -54,27 +55,30 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         # those of the batch before: seven times, as measured.
         fixed_bytes=4 * (2 * scores + 7 * 2 * gathered)
         + max((_expert_bytes(each)[1] for each in model.layers), default=0)
-        + cache_limit(model),
+        + CACHE_BYTES,
     )
 
 
 def block_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
     """Count a block that stays, its weights in their formats or at a width."""
+    made = block.feed_forward
+    wide = made.router if isinstance(made, parts.Experts) else None
     return sum(
-        _module_bytes(model, block.prefix, each, width) for each in block.modules
+        _module_bytes(model, block.prefix, each, 4 if each == wide else width)
+        for each in block.modules
     )
 
 
-def head_bytes(model: ModelSpec, width: int) -> int:
-    """Count final norm and head as they are held."""
-    return _module_bytes(model, "", model.output, width) + 4 * model.hidden_size
+def head_bytes(model: ModelSpec) -> int:
+    """Count final norm and head as they are held: f32 whatever the precision."""
+    return _module_bytes(model, "", model.output, 4) + 4 * model.hidden_size
 
 
-def _widened_head(model: ModelSpec, width: int) -> int:
-    """Count what a narrow head takes in each product: it is widened there."""
+def _narrow_head(model: ModelSpec, width: int) -> int:
+    """Count what stands beside a head while it is widened."""
     if width == 4 or _multiplied_format(model, "", model.output) is not None:
         return 0
-    return 4 * model.output.num_values
+    return width * model.output.num_values
 
 
 def _module_bytes(model: ModelSpec, prefix: str, module: Module, width: int) -> int:
@@ -102,15 +106,17 @@ def _multiplied_format(model: ModelSpec, prefix: str, module: Module) -> Format 
 def _open_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
     """Count a block that is opened and closed.
 
-    A plain weight is there at the run's width and widened for the products, and the
-    next block's as stored, on the host and on the device, and at the run's width: 16
-    bytes at most, since what has a width already is not copied. A quantized one is
-    there, and the next block's on the host, on the device, and with wide scales.
+    A plain weight is there at the run's width, and the next block's as stored, on the
+    host and on the device, and at the run's width: 12 bytes at most, since what has a
+    width already is not copied. One that is stored in a format that MLX lacks is
+    unpacked on the host. A quantized one is there, and the next block's on the host, on
+    the device, and with wide scales.
     """
     opened = 0
     for module in block.modules:
         packing = _multiplied_format(model, block.prefix, module)
-        plain = 16 * count_values([module])
+        unpacked = isinstance(module, Matrix) and model.format_of(block.prefix, module)
+        plain = (16 if unpacked else 12) * count_values([module])
         opened += plain if packing is None else 4 * _held_bytes(module, packing, width)
     return opened
 
@@ -126,24 +132,15 @@ def _expert_bytes(block: LayerSpec) -> tuple[int, int]:
     return (row, 0) if rows >= WAVE_TOKENS else (0, 2 * rows * row)
 
 
-def _token_values(model: ModelSpec, block: LayerSpec) -> int:
-    """Count the f32 values that a token has while a block is evaluated."""
+def _token_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
+    """Count what a token has while a block is evaluated.
+
+    The values are f32; at half width, products take and give narrow ones beside them.
+    """
     attention = block.attention
     projected = attention.query_size + 2 * attention.key_value_size
     stream = 3 * model.hidden_size + 3 * projected + 3 * attention.query_size
+    widest = block.feed_forward.widest
     experts, _ = _expert_bytes(block)
-    return stream + 2 * block.feed_forward.widest + experts // 4
-
-
-def cache_limit(model: ModelSpec) -> int:
-    """Bound what MLX keeps of freed buffers: never less than a widened weight."""
-    return max([CACHE_BYTES, *(4 * _widened(model, each) for each in model.layers)])
-
-
-def _widened(model: ModelSpec, block: LayerSpec) -> int:
-    """Count the values of the widest weight that a product of a block widens."""
-    made = block.feed_forward
-    if _multiplied_format(model, block.prefix, made.inner[-1]) is not None:
-        return 0
-    values = sum(each.num_values for each in made.inner)
-    return max(values, block.num_experts * block.num_expert_values // 3)
+    narrow = 0 if width == 4 else width * (model.hidden_size + projected + widest)
+    return 4 * (stream + 2 * widest) + narrow + experts

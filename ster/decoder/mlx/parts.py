@@ -17,35 +17,34 @@ from ster.architecture.quantization import Format
 class Linear:
     """y = x Wᵀ + b, with W as the checkpoint stores it, (outputs, inputs).
 
-    The weight is kept at the run's precision and widened where it is used.
+    The product is made at the weight's width: the inputs are rounded to it, the kernel
+    sums in f32 and rounds once. What is added to it is f32.
+
+    Args:
+        weight: The W.
+        bias: The b, f32.
+        inputs: The width that x is rounded to, where the weight is wider.
     """
 
     weight: mx.array
     bias: mx.array | None
+    inputs: mx.Dtype = mx.float32
 
     @property
     def num_outputs(self) -> int:
         """The width of y."""
         return self.weight.shape[0]
 
-    @property
-    def widened_bytes(self) -> int:
-        """What a product takes to widen the weight."""
-        return 4 * self.weight.size
-
     def __call__(self, x: mx.array) -> mx.array:
-        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
-        y = x @ self.weight.astype(mx.float32).T
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs) f32."""
+        narrow = x.astype(self.inputs).astype(self.weight.dtype)
+        y = (narrow @ self.weight.T).astype(mx.float32)
         return y if self.bias is None else y + self.bias
-
-    def widened(self) -> Linear:
-        """Return the same at f32, for several products."""
-        return Linear(weight=self.weight.astype(mx.float32), bias=self.bias)
 
     def outputs(self, start: int, stop: int) -> Linear:
         """Return the part that makes some of the outputs."""
         bias = None if self.bias is None else self.bias[start:stop]
-        return Linear(weight=self.weight[start:stop], bias=bias)
+        return replace(self, weight=self.weight[start:stop], bias=bias)
 
 
 # Inputs that Metal's kernels take at once; some took what is left over wrongly
@@ -67,7 +66,12 @@ def multiplied(packing: Format | None, inputs: int) -> Format | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedLinear:
-    """The same with a quantized weight, which is never widened.
+    """The same with a quantized weight, which is never unpacked.
+
+    Its kernels compute at the widest type of inputs and scales, so f32 makes the weight
+    exactly scale · q + bias. At half width they would round that: on Metal wherever
+    many rows share a tile, on CUDA always, where they also sum at half width, as MLX's
+    cpu backend does. Half-width scales would save a tenth of the memory at most.
 
     Args:
         weight: The packed values, (outputs, inputs · bits / 32).
@@ -75,6 +79,7 @@ class QuantizedLinear:
         biases: Added to each group's values, in the affine format.
         format: What they mean.
         bias: The b.
+        inputs: The width that x is rounded to.
     """
 
     weight: mx.array
@@ -82,7 +87,7 @@ class QuantizedLinear:
     biases: mx.array | None
     format: Format
     bias: mx.array | None
-    widened_bytes: int = 0
+    inputs: mx.Dtype = mx.float32
 
     @property
     def num_outputs(self) -> int:
@@ -90,9 +95,9 @@ class QuantizedLinear:
         return self.weight.shape[0]
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs) f32."""
         y = mx.quantized_matmul(
-            x,
+            x.astype(self.inputs).astype(mx.float32),
             self.weight,
             self.scales,
             self.biases,
@@ -103,17 +108,13 @@ class QuantizedLinear:
         )
         return y if self.bias is None else y + self.bias
 
-    def widened(self) -> QuantizedLinear:
-        """Itself: it is never widened."""
-        return self
-
     def outputs(self, start: int, stop: int) -> QuantizedLinear:
         """Return the part that makes some of the outputs."""
-        return QuantizedLinear(
+        return replace(
+            self,
             weight=self.weight[start:stop],
             scales=self.scales[start:stop],
             biases=None if self.biases is None else self.biases[start:stop],
-            format=self.format,
             bias=None if self.bias is None else self.bias[start:stop],
         )
 
@@ -129,18 +130,9 @@ class JoinedLinear:
         """The width of y."""
         return sum(each.num_outputs for each in self.joined)
 
-    @property
-    def widened_bytes(self) -> int:
-        """What its widest product takes to widen a weight."""
-        return max(each.widened_bytes for each in self.joined)
-
     def __call__(self, x: mx.array) -> mx.array:
-        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs) f32."""
         return mx.concatenate([each(x) for each in self.joined], axis=-1)
-
-    def widened(self) -> JoinedLinear:
-        """Return the same with weights at f32, for several products."""
-        return JoinedLinear(joined=tuple(each.widened() for each in self.joined))
 
     def outputs(self, start: int, stop: int) -> JoinedLinear:
         """Return those that make some of the outputs; they begin and end with some."""
@@ -227,11 +219,6 @@ class MLP:
     gated: bool
     up_proj: AnyLinear
     down_proj: AnyLinear
-
-    def widened(self) -> MLP:
-        """Return the same with weights at f32, for several calls."""
-        up_proj, down_proj = self.up_proj.widened(), self.down_proj.widened()
-        return replace(self, up_proj=up_proj, down_proj=down_proj)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, hidden_size)."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import mlx.core as mx
@@ -26,6 +25,7 @@ from ster.decoder.mlx.experts import (
     StackedLinear,
     StackedQuantizedLinear,
 )
+from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import block_bytes, head_bytes
 from ster.decoder.mlx.parts import (
     MLP,
@@ -38,7 +38,6 @@ from ster.decoder.mlx.parts import (
     RMSNorm,
     multiplied,
 )
-from ster.errors import CapacityError, DeviceError
 
 Head = tuple[AnyNorm, AnyLinear]
 
@@ -48,7 +47,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
 
     Args:
         model: What the decoder is.
-        dtype: The width of weights and stream.
+        dtype: The width of weights, of the inputs of products, and of keys and values.
         device: Where everything runs.
     """
 
@@ -64,7 +63,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
         width = self.dtype.size
         layers = (self.model.layers[index] for index in self._blocks)
         blocks = sum(block_bytes(self.model, each, width) for each in layers)
-        return blocks + (head_bytes(self.model, width) if self._head else 0)
+        return blocks + (head_bytes(self.model) if self._head else 0)
 
     def has_block(self, layer: int) -> bool:
         """Tell whether the run has a block, from its output projection."""
@@ -92,7 +91,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
             reader = WeightReader(self._tensors, "", self.dtype)
             with mx.stream(self.device):
                 norm = reader.norm(self.model.final_norm)
-                head = norm, reader.linear(self.model.output)
+                head = norm, reader.wide(self.model.output)
             reader.finish()
             if keep:
                 self._head = head
@@ -109,6 +108,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
                 feed_forward_norm=reader.optional_norm(block.feed_forward_norm),
                 mlp=_make_feed_forward(block.feed_forward, reader),
                 feed_forward_out_norm=reader.optional_norm(block.feed_forward_out_norm),
+                dtype=self.dtype,
                 device=self.device,
             )
         reader.finish()
@@ -134,7 +134,7 @@ def _make_feed_forward(
     experts, gate, shared = made.experts, made.shared_gate, made.shared
     return Experts(
         spec=made,
-        router=reader.linear(made.router),
+        router=reader.wide(made.router, reader.dtype),
         activation=experts[0].activation,
         gate_proj=reader.stacked([each.inner[0] for each in experts]),
         up_proj=reader.stacked([each.up_proj for each in experts]),
@@ -213,7 +213,23 @@ class WeightReader:
             biases=others[0] if others else None,
             format=packing,
             bias=bias,
+            inputs=self.dtype,
         )
+
+    def wide(self, matrix: Matrix, inputs: mx.Dtype = mx.float32) -> AnyLinear:
+        """Read a matrix whose products are f32: rounded, and widened once.
+
+        Args:
+            matrix: The head, or a router: scores may differ by less than a rounding.
+            inputs: The width of what it multiplies.
+        """
+        made = self.linear(matrix)
+        if isinstance(made, JoinedLinear):
+            return made
+        if isinstance(made, QuantizedLinear):
+            return replace(made, inputs=inputs)
+        wide = self._note(made.weight.astype(mx.float32))
+        return replace(made, weight=wide, inputs=inputs)
 
     def stacked(self, matrices: Sequence[Matrix]) -> AnyStacked:
         """Read alike matrices of many experts, each for itself in one stack."""
@@ -236,6 +252,7 @@ class WeightReader:
             biases=others[0] if others else None,
             format=packing,
             bias=bias,
+            inputs=self.dtype,
         )
 
     def _find(self, matrix: Matrix) -> StoredMatrix:
@@ -317,22 +334,3 @@ def _brought_alike(
 def _array(values: Raw) -> mx.array:
     with device_failures():
         return mx.array(values)
-
-
-@contextmanager
-def device_failures() -> Iterator[None]:
-    """Turn what MLX raises where a command fails into a refusal.
-
-    Raises:
-        CapacityError: There was no memory for it.
-        DeviceError: It failed for another reason.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        words = str(error).lower()
-        if "allocate" in words or "out of memory" in words or "malloc" in words:
-            sentence = "the device has no memory left for this run"
-            way = "allow less with --memory, so that the run is cut smaller"
-            raise CapacityError(sentence, error, way) from error
-        raise DeviceError("the device failed while it computed", error) from error

@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 
 from ster.decoder.mlx.decoder import _buffer_cache
+from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import CACHE_BYTES
-from ster.decoder.mlx.weights import device_failures
 from ster.decoder.mlx.whole_weights import MLXWholeWeights
 from ster.decoder.whole import F32, Deltas, WholeModel
 from ster.stream.packing import Tokens

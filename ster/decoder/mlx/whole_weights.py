@@ -12,8 +12,8 @@ from mlx.utils import tree_flatten
 
 from ster.architecture.wide import WideSpec
 from ster.checkpoint.weight_file import WeightFile
+from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.taps import Taps
-from ster.decoder.mlx.weights import device_failures
 from ster.decoder.mlx.whole_filling import fill
 from ster.decoder.whole import WholeWeights
 from ster.errors import WeightsError

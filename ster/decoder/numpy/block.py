@@ -7,8 +7,8 @@ cache, with BLAS itself held to one thread. The stream and the products' results
 column by column in memory: BLAS multiplies such rows faster, and what stands between
 two products runs along tokens, a thousand in a row.
 
-Products, the stream's arithmetic and attention are f32 whatever the precision; an f16
-run rounds the weights, the residual stream, and keys and values to f16.
+All arithmetic and the residual stream are f32 whatever the precision; an f16 run rounds
+the weights, the inputs of products, and keys and values to f16.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class NumpyBlock:
     feed_forward_norm: AnyNorm | None
     mlp: MLP | Experts
     feed_forward_out_norm: AnyNorm | None
+    # Of keys and values.
+    dtype: np.dtype[Any]
     threads: Threads
     scratch: Scratch
 
     def __call__(
-        self, hidden: Hidden, inputs: LayerInputs[Any], cache: Cache[Any] | None
-    ) -> Hidden:
+        self, hidden: F32, inputs: LayerInputs[Any], cache: Cache[Any] | None
+    ) -> F32:
         """Run the block; see ``contract.Block``."""
         with quiet():
             attention = inputs.attention
@@ -68,11 +70,11 @@ class NumpyBlock:
 
     def _follow(
         self,
-        hidden: Hidden,
+        hidden: F32,
         rotary: Angles,
         following: NextTokens[Ints],
         cache: Cache[Any] | None,
-    ) -> Hidden:
+    ) -> F32:
         """Run the block for the new token of each text."""
         if not isinstance(cache, NumpyCache):
             raise TypeError("new tokens attend to what a cache of this decoder holds")
@@ -83,16 +85,16 @@ class NumpyBlock:
         return self._finish(hidden, context)
 
     def _project(
-        self, hidden: Hidden, rotary: Angles, rows: Ints | None
+        self, hidden: F32, rotary: Angles, rows: Ints | None
     ) -> tuple[F32, Hidden, Hidden]:
-        """Make queries, keys and values; keys and values at the stream's width.
+        """Make queries, keys and values; keys and values at the run's width.
 
         Args:
             hidden: The stream.
             rotary: The angles of its rows.
             rows: Those that are queries; None is all.
         """
-        attn, scratch, width = self.self_attn, self.scratch, hidden.dtype
+        attn, scratch, width = self.self_attn, self.scratch, self.dtype
         sizes = attn.spec
         num_queries = len(hidden) if rows is None else len(rows)
         kv_shape = len(hidden), sizes.num_key_value_heads, sizes.head_dim
@@ -112,11 +114,10 @@ class NumpyBlock:
             q[:] = attn.queries(x, angles)
         return q, k, v
 
-    def _normed(self, hidden: Hidden) -> F32:
-        wide = hidden.astype(np.float32, copy=False)
+    def _normed(self, hidden: F32) -> F32:
         if self.attention_norm is None:
-            return wide
-        return self.attention_norm(wide, self.scratch.columns("x", *hidden.shape))
+            return hidden
+        return self.attention_norm(hidden, self.scratch.columns("x", *hidden.shape))
 
     def _attend(self, attention: Attention[Ints], q: F32, k: Hidden, v: Hidden) -> F32:
         """Attend batch by batch; each query's context takes its place."""
@@ -131,8 +132,8 @@ class NumpyBlock:
         self.threads.map(one, attention.batches)
         return context
 
-    def _finish(self, hidden: Hidden, context: F32) -> Hidden:
-        """Add attention and feed-forward part, rounding each sum to the stream."""
+    def _finish(self, hidden: F32, context: F32) -> F32:
+        """Add attention and feed-forward part."""
         if isinstance(self.mlp, Experts):
             return self._finish_experts(hidden, context, self.mlp)
         scratch, mlp = self.scratch, self.mlp
@@ -147,7 +148,7 @@ class NumpyBlock:
         self.threads.map(finish, self._slices(len(hidden)))
         return hidden
 
-    def _finish_experts(self, hidden: Hidden, context: F32, experts: Experts) -> Hidden:
+    def _finish_experts(self, hidden: F32, context: F32, experts: Experts) -> F32:
         """Do the same where rows have to meet: an expert serves those of all slices."""
         x = np.empty(hidden.shape, np.float32)
         parts = self._slices(len(hidden))
@@ -164,7 +165,7 @@ class NumpyBlock:
         self.threads.map(finish, parts)
         return hidden
 
-    def _add_attention(self, resid: Hidden, context: F32, x: F32) -> F32:
+    def _add_attention(self, resid: F32, context: F32, x: F32) -> F32:
         """Add attention's part to rows; ``x`` becomes what the feed-forward part reads.
 
         Returns:
@@ -175,13 +176,11 @@ class NumpyBlock:
         self._weigh(sums, self.attention_out_norm)
         if not self.spec.parallel:
             sums += resid
-            if resid.dtype != np.float32:
-                sums[:] = sums.astype(resid.dtype)
         read = resid if self.spec.parallel else sums
         if self.feed_forward_norm is None:
             x[:] = read
         else:
-            self.feed_forward_norm(read.astype(np.float32, copy=False), x)
+            self.feed_forward_norm(read, x)
         if self.spec.parallel:
             sums += resid
         return sums

@@ -20,7 +20,7 @@ from ster.decoder.contract import (
 from ster.decoder.memory import free_memory, held_memory
 from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, NumpyCache, cap
 from ster.decoder.numpy.block import NumpyBlock
-from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, Hidden, slice_rows
+from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, rounded, slice_rows
 from ster.decoder.numpy.threads import quiet, usable_cores
 from ster.decoder.numpy.weights import (
     Head,
@@ -29,7 +29,6 @@ from ster.decoder.numpy.weights import (
     block_bytes,
     head_bytes,
     open_bytes,
-    rounded,
 )
 from ster.decoder.sampling import Drawing
 from ster.stream.attention import MIN_QUERIES, Attention
@@ -66,7 +65,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
     """Count what a decoder takes; see ``contract.Footprint``."""
     width = 2 if precision == "f16" else 4
     blocks = tuple(map(block_bytes, model.layers))
-    widest = [_layer_widths(model, layer) for layer in range(len(model.layers))]
+    widest = [_layer_widths(model, layer, width) for layer in range(len(model.layers))]
     token, slices = (max(each, default=0) for each in zip(*widest, strict=True))
     heads, keys = model.max_heads, model.max_key_value_size
     scores = max(MAX_SCORES, MIN_QUERIES * longest_prompt * heads)
@@ -77,7 +76,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         blocks=blocks,
         open_bytes=max(map(open_bytes, model.layers), default=0),
         head_bytes=head_bytes(model),
-        token_bytes=2 * width * model.hidden_size + token + INDEX_BYTES + lists,
+        token_bytes=8 * model.hidden_size + token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
         # f32 as they come, then f64 with its exponentials.
@@ -91,7 +90,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
     )
 
 
-def _layer_widths(model: ModelSpec, layer: int) -> tuple[int, int]:
+def _layer_widths(model: ModelSpec, layer: int, width: int) -> tuple[int, int]:
     """Count what a layer takes of a token, in bytes, and of a slice, in values."""
     block = model.layers[layer]
     attention, inner = block.attention, block.feed_forward.intermediate_size
@@ -100,6 +99,8 @@ def _layer_widths(model: ModelSpec, layer: int) -> tuple[int, int]:
     token = 4 * (queries + 2 * keys + 2 * attention.head_dim)
     projected = queries + 2 * keys
     values = 4 * model.hidden_size + 3 * projected + block.feed_forward.widest
+    if width != 4:  # what a product takes is rounded and widened again beside it
+        values += 3 * max(model.hidden_size, queries, inner) // 2
     return token, values * slice_rows(inner) + 2 * ACTIVATED_VALUES
 
 
@@ -149,7 +150,7 @@ class NumpyDecoder:
         """Tell that numpy returns when its work is done."""
         return False
 
-    def embed(self, token_ids: Ints, position_ids: Ints) -> Hidden:
+    def embed(self, token_ids: Ints, position_ids: Ints) -> F32:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
         rows = rounded(embedding.take(token_ids), dtype)
@@ -158,13 +159,13 @@ class NumpyDecoder:
         positions = self._weights.positions()
         if positions is not None:
             rows += rounded(positions.take(position_ids), dtype)
-        return np.asfortranarray(rows, dtype)
+        return np.asfortranarray(rows, np.float32)
 
-    def take(self, hidden: Hidden, rows: Ints) -> Hidden:
+    def take(self, hidden: F32, rows: Ints) -> F32:
         """Take some rows of a stream."""
         return hidden[rows]
 
-    def choose(self, hidden: Hidden, drawing: Drawing | None) -> Chosen[Any]:
+    def choose(self, hidden: F32, drawing: Drawing | None) -> Chosen[Any]:
         """Choose the token after each row; see ``contract.Decoder``."""
         logits = self.unembed(hidden)
         texts = np.arange(len(logits))
@@ -190,13 +191,13 @@ class NumpyDecoder:
         """Take it as it is."""
         return chosen
 
-    def unembed(self, hidden: Hidden) -> F32:
+    def unembed(self, hidden: F32) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
         norm, head = self._head
         with quiet():
-            logits = head(norm(hidden.astype(np.float32, copy=False)))
+            logits = head(norm(hidden))
             if self.spec.logit_scale != 1:
                 logits *= self.spec.logit_scale
             if self.spec.logit_softcap is not None:
@@ -210,12 +211,11 @@ class NumpyDecoder:
         widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
         return [NumpyCache(width, dtype, max_tokens) for width in widths]
 
-    def vectors(self, values: F32) -> Hidden:
-        """Round vectors to the stream's width; see ``contract.Decoder``."""
-        with quiet():
-            return values.astype(self._weights.dtype)
+    def vectors(self, values: F32) -> F32:
+        """Take them as they are: the stream is f32 too."""
+        return values
 
-    def steer(self, hidden: Hidden, vectors: Hidden, which: Ints | None) -> Hidden:
+    def steer(self, hidden: F32, vectors: F32, which: Ints | None) -> F32:
         """Add a vector to every row; see ``contract.Decoder``."""
         with quiet():
             if which is None:
@@ -251,11 +251,11 @@ class NumpyDecoder:
         """Take it as it is."""
         return entering
 
-    def rows(self, hidden: Hidden, rows: Ints) -> F32:
-        """Copy rows out as f32."""
-        return self.take(hidden, rows).astype(np.float32, copy=False)
+    def rows(self, hidden: F32, rows: Ints) -> F32:
+        """Copy rows out."""
+        return self.take(hidden, rows)
 
-    def materialize(self, hidden: Hidden) -> None:
+    def materialize(self, hidden: F32) -> None:
         """Do nothing: numpy has finished its work."""
 
     def close(self) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture.parts import ClampedSwiglu
 from ster.decoder.numpy.scratch import Scratch
+from ster.decoder.numpy.threads import quiet
 
 F32 = NDArray[np.float32]
-# The stream: f32, or f16 in an f16 run.
+# Keys and values: f32, or f16 in an f16 run.
 Hidden = NDArray[np.float32] | NDArray[np.float16]
+F32_WIDTH: np.dtype[Any] = np.dtype(np.float32)
 
 # Values of a slice's widest intermediate: enough rows that a product pays for packing
 # its weights, and few enough that what stands between products stays near the core.
@@ -30,16 +33,31 @@ def slice_rows(intermediate_size: int) -> int:
     return min(MAX_SLICE_ROWS, max(MIN_SLICE_ROWS, rows))
 
 
+def rounded(values: F32, dtype: np.dtype[Any]) -> F32:
+    """Round to the run's precision; past its range lie infinities, refused later."""
+    if dtype == np.float32:
+        return values
+    with quiet():
+        return values.astype(dtype).astype(np.float32)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear:
-    """y = x Wᵀ + b, with W as the checkpoint stores it, (outputs, inputs)."""
+    """y = x Wᵀ + b, with W as the checkpoint stores it, (outputs, inputs).
+
+    Args:
+        weight: The W.
+        bias: The b.
+        inputs: The width that x is rounded to; the product itself is f32.
+    """
 
     weight: F32
     bias: F32 | None
+    inputs: np.dtype[Any] = F32_WIDTH
 
     def __call__(self, x: F32, out: F32 | None = None) -> F32:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
-        y: F32 = np.matmul(x, self.weight.T, out=out)
+        y: F32 = np.matmul(rounded(x, self.inputs), self.weight.T, out=out)
         if self.bias is not None:
             y += self.bias
         return y
@@ -47,7 +65,7 @@ class Linear:
     def outputs(self, start: int, stop: int) -> Linear:
         """Return the part that makes some of the outputs; nothing is copied."""
         bias = None if self.bias is None else self.bias[start:stop]
-        return Linear(weight=self.weight[start:stop], bias=bias)
+        return replace(self, weight=self.weight[start:stop], bias=bias)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

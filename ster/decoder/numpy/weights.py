@@ -19,9 +19,18 @@ from ster.decoder.held import HeldWeights
 from ster.decoder.numpy.attention import SelfAttention
 from ster.decoder.numpy.block import NumpyBlock
 from ster.decoder.numpy.experts import Experts
-from ster.decoder.numpy.parts import F32, MLP, AnyNorm, LayerNorm, Linear, RMSNorm
+from ster.decoder.numpy.parts import (
+    F32,
+    F32_WIDTH,
+    MLP,
+    AnyNorm,
+    LayerNorm,
+    Linear,
+    RMSNorm,
+    rounded,
+)
 from ster.decoder.numpy.scratch import Scratch
-from ster.decoder.numpy.threads import Threads, quiet, usable_cores
+from ster.decoder.numpy.threads import Threads, usable_cores
 
 # Values converted at a time: they stay in a core's cache between the two steps.
 CONVERTED_VALUES = 1 << 18
@@ -73,7 +82,8 @@ class NumpyWeights(HeldWeights[NumpyBlock, Head]):
         if self._head is not None:
             return self._head
         reader = WeightReader(self._tensors, "", self.dtype, self.threads)
-        head = reader.norm(self.model.final_norm), reader.linear(self.model.output)
+        output = replace(reader.linear(self.model.output), inputs=F32_WIDTH)
+        head = reader.norm(self.model.final_norm), output
         if keep:
             self._head = head
         return head
@@ -101,6 +111,7 @@ class NumpyWeights(HeldWeights[NumpyBlock, Head]):
             feed_forward_norm=reader.optional_norm(block.feed_forward_norm),
             mlp=_make_feed_forward(block.feed_forward, reader),
             feed_forward_out_norm=reader.optional_norm(block.feed_forward_out_norm),
+            dtype=self.dtype,
             threads=self.threads,
             scratch=self.scratch,
         )
@@ -206,6 +217,7 @@ class WeightReader:
         return Linear(
             weight=self._stack(matrices, key or matrices[0].name),
             bias=np.concatenate(biases) if biases else None,
+            inputs=self.dtype,
         )
 
     def optional_values(self, values: Values | None) -> F32 | None:
@@ -262,11 +274,3 @@ class WeightReader:
         if key not in self.room or self.room[key].shape != shape:
             self.room[key] = np.empty(shape, np.float32)
         return self.room[key]
-
-
-def rounded(values: F32, dtype: np.dtype[Any]) -> F32:
-    """Round to the run's precision; past its range lie infinities, refused later."""
-    if dtype == np.float32:
-        return values
-    with quiet():
-        return values.astype(dtype).astype(np.float32)

@@ -1,0 +1,27 @@
+"""What MLX raises where a command fails on the device, as refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ster.errors import CapacityError, DeviceError
+
+
+@contextmanager
+def device_failures() -> Iterator[None]:
+    """Turn what MLX raises where a command fails into a refusal.
+
+    Raises:
+        CapacityError: There was no memory for it.
+        DeviceError: It failed for another reason.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        words = str(error).lower()
+        if "allocate" in words or "out of memory" in words or "malloc" in words:
+            sentence = "the device has no memory left for this run"
+            way = "allow less with --memory, so that the run is cut smaller"
+            raise CapacityError(sentence, error, way) from error
+        raise DeviceError("the device failed while it computed", error) from error
