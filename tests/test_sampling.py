@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ster.errors import UsageError
 from ster.decoder.sampling import draw, keep_top, probabilities
+from ster.errors import UsageError
 from ster.runs.sampling import Sampling, make_sampler
 
 

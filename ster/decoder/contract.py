@@ -69,6 +69,7 @@ class Footprint:
         blocks: Each block that stays in memory.
         open_bytes: One block that is opened and closed, with what opening takes on top.
         head_bytes: Final norm and head.
+        embedding_bytes: What of the embedding is held where texts are written.
         token_bytes: One token of a stream, its share of everything that grows with it.
         key_bytes: One token of one prompt, shared or not: attention lists its keys.
         row_bytes: One row that is read out.
@@ -81,6 +82,7 @@ class Footprint:
     blocks: tuple[int, ...]
     open_bytes: int
     head_bytes: int
+    embedding_bytes: int
     token_bytes: int
     key_bytes: int
     row_bytes: int

@@ -212,7 +212,10 @@ class Batch(Generic[Array]):
         while self._waiting and len(entering) < room:
             text = self._waiting[0]
             kind = self._spec.rotary_length(len(text)), text.steering
-            tokens, listed = tokens + distinct.add(text.tokens, kind), listed + len(text)
+            tokens, listed = (
+                tokens + distinct.add(text.tokens, kind),
+                listed + len(text),
+            )
             most = self._growth.reading_tokens
             if entering and (tokens > most or listed > 2 * most):
                 break
@@ -288,8 +291,9 @@ class Batch(Generic[Array]):
 
     def _begin_again(self, text: Growing) -> Iterator[Growing]:
         """Grow a text alone from its prompt on; its tokens so far are the same."""
-        text.token_ids, text.random = [], np.random.default_rng(
-            self._growth.sampling.seed
+        text.token_ids, text.random = (
+            [],
+            np.random.default_rng(self._growth.sampling.seed),
         )
         alone = Batch(
             self._decoder,

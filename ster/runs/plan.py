@@ -163,6 +163,7 @@ class _Counter:
         """
         footprint, work = self.budget.footprint, self.work
         weights = footprint.head_bytes if work.head else 0
+        weights += footprint.embedding_bytes if work.new_tokens else 0
         if keep:
             weights += sum(footprint.blocks[: work.num_blocks])
             weights = max(weights, self.budget.held_bytes)
@@ -273,7 +274,6 @@ def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
     More texts do more for the speed than more tokens. These may be listed twice, for
     texts that share them.
     """
-
     lengths = [*map(len, counter.work.token_ids)]
     total, wanted = sum(lengths), min(len(lengths), MAX_TEXTS)
 

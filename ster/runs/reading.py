@@ -172,7 +172,14 @@ def read_rows(
     parts = steered.parts(
         decoder, Steerings(decoder, [deltas]), num_blocks=top + 1, top_rows=last_rows
     )
-    run_blocks(decoder, packed.token_ids, packed.position_ids, parts, look=look, on_block=on_block)
+    run_blocks(
+        decoder,
+        packed.token_ids,
+        packed.position_ids,
+        parts,
+        look=look,
+        on_block=on_block,
+    )
     return read
 
 

@@ -21,6 +21,7 @@ from ster.runs.session import Session
 from ster.runs.streams import Deltas
 from ster.stream.packing import Tokens
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """One answer.

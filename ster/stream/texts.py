@@ -219,7 +219,9 @@ class Texts:
         moves = tuple((int(a), b) for b, a in enumerate(order) if a != b)
         return Leaving(order=order, moves=moves, stems=dropped)
 
-    def _seen(self, num_stem_keys: int, lengths: Ints, window: int | None) -> Ints | None:
+    def _seen(
+        self, num_stem_keys: int, lengths: Ints, window: int | None
+    ) -> Ints | None:
         starts = np.array([text.own for text in self._texts])
         columns = np.arange(int(lengths.max()))
         # The positions of the keys; of what pads them, after every text's last.

@@ -19,11 +19,18 @@ import mlx.core as mx
 
 from ster.architecture import parts, spec
 from ster.decoder.contract import Cache, LayerInputs
-from ster.decoder.mlx.attention import Angles, SelfAttention, attend
+from ster.decoder.mlx.attention import (
+    Angles,
+    MLXCache,
+    SelfAttention,
+    attend,
+    attend_following,
+)
 from ster.decoder.mlx.experts import Experts
 from ster.decoder.mlx.parts import MLP, AnyNorm
 from ster.stream.attention import Attention
 from ster.stream.rotary import RotaryTables
+from ster.stream.texts import NextTokens
 
 # Multiplications of one product: a tenth of a second on the slowest of these GPUs, so
 # that no command keeps the screen waiting or meets the watchdog.
@@ -58,18 +65,43 @@ class MLXBlock:
     ) -> mx.array:
         """Run the block; see ``contract.Block``."""
         with mx.stream(self.device):
-            q, k, v = self._project(hidden, inputs)
-            if cache is not None:
-                k, v = cache.append(k, v)
-            context = self._attend(inputs.attention, q, k, v)
-            rows = inputs.attention.rows
+            attention = inputs.attention
+            if isinstance(attention, NextTokens):
+                return self._follow(hidden, inputs.rotary, attention, cache)
+            q, k, v = self._project(hidden, inputs.rotary, attention.rows)
+            if isinstance(cache, MLXCache) and inputs.entering is not None:
+                cache.enter(k, v, inputs.entering)
+            context = self._attend(attention, q, k, v)
+            rows = attention.rows
             return self._finish(hidden if rows is None else hidden[rows], context)
 
+    def _follow(
+        self,
+        hidden: mx.array,
+        tables: Angles,
+        following: NextTokens[mx.array],
+        cache: Cache[mx.array] | None,
+    ) -> mx.array:
+        """Run the block for the new token of each text."""
+        if not isinstance(cache, MLXCache):
+            raise TypeError("new tokens attend to what a cache of this decoder holds")
+        q, k, v = self._project(hidden, tables, None)
+        cache.append(k, v, following)
+        attn = self.self_attn
+        context = attend_following(following, q, cache, attn.spec, attn.sinks)
+        return self._finish(hidden, context)
+
     def _project(
-        self, hidden: mx.array, inputs: LayerInputs[mx.array]
+        self, hidden: mx.array, tables: Angles, rows: mx.array | None
     ) -> tuple[mx.array, mx.array, mx.array]:
-        """Make queries, keys and values; keys and values at the run's width."""
-        rows, attn, tables = inputs.attention.rows, self.self_attn, inputs.rotary
+        """Make queries, keys and values; keys and values at the run's width.
+
+        Args:
+            hidden: The stream.
+            tables: The angles of its rows.
+            rows: Those that are queries; None is all.
+        """
+        attn = self.self_attn
         x = _normed(hidden, self.attention_norm)
         cuts = self._parts(len(hidden), attn.qkv_proj.num_outputs)
         if rows is None:

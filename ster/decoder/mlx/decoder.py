@@ -12,18 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
-from ster.decoder.contract import Cache, Decoder, DeviceMemory, Weights
+from ster.decoder.contract import Cache, Chosen, Decoder, DeviceMemory, Weights
 from ster.decoder.devices import MLX_CPU, not_built
 from ster.decoder.memory import free_memory, held_memory
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES, MLXCache
 from ster.decoder.mlx.block import MLXBlock
 from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import CACHE_BYTES, footprint
+from ster.decoder.mlx.sampling import draw
 from ster.decoder.mlx.weights import Head, MLXWeights
+from ster.decoder.sampling import Drawing
 from ster.errors import DeviceError
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
+from ster.stream.texts import Entering, EnteringStem, NextTokens, SeenStem
 
 # What ``devices.Implementation`` offers is here, whichever page counts it.
 __all__ = ["footprint"]
@@ -119,11 +122,23 @@ class MLXDecoder:
         """Return how many keys one attention batch may gather."""
         return MAX_GATHERED // self.spec.max_key_value_size
 
-    def embed(self, token_ids: Ints, position_ids: Ints) -> mx.array:
+    @property
+    def works_ahead(self) -> bool:
+        """Tell whether one token's work may be written down before the last is known.
+
+        It needs the embedding on the device.
+        """
+        return self._keep
+
+    def embed(self, token_ids: Ints | mx.array, position_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
         embedding, dtype = self._weights.embedding(), self._weights.dtype
         with mx.stream(self._device), device_failures():
-            rows = _rounded(embedding.take(token_ids), dtype)
+            if isinstance(token_ids, mx.array):
+                table = self._weights.table(keep=self._keep)
+                rows = table.rows(token_ids).astype(dtype).astype(mx.float32)
+            else:
+                rows = _rounded(embedding.take(token_ids), dtype)
             if self.spec.embedding_scale != 1:
                 rows = rows * self.spec.embedding_scale
             positions = self._weights.positions()
@@ -136,8 +151,31 @@ class MLXDecoder:
         with mx.stream(self._device):
             return hidden[_indices(rows)]
 
+    def choose(self, hidden: mx.array, drawing: Drawing | None) -> Chosen[mx.array]:
+        """Choose the token after each row; see ``contract.Decoder``."""
+        logits = self._logits(hidden)
+        with mx.stream(self._device), device_failures():
+            token_ids = (
+                logits.argmax(axis=-1) if drawing is None else draw(logits, drawing)
+            )
+            is_finite = mx.isfinite(logits).all(axis=-1)
+            token_ids = mx.where(is_finite, token_ids.astype(mx.int32), -1)
+            mx.async_eval(token_ids)  # type: ignore[no-untyped-call] # mlx has no types
+            return Chosen(token_ids=token_ids, is_close=mx.zeros(len(logits), mx.bool_))
+
+    def to_host(self, chosen: mx.array) -> Ints:
+        """Wait for what was chosen, and copy it out."""
+        with device_failures():
+            return np.array(chosen)
+
     def unembed(self, hidden: mx.array) -> F32:
         """Apply final norm and head; see ``contract.Decoder``."""
+        logits = self._logits(hidden)
+        with device_failures():
+            mx.eval(logits)
+            return np.array(logits)
+
+    def _logits(self, hidden: mx.array) -> mx.array:
         if self._head is None:
             self._head = self._weights.head(keep=self._keep)
         norm, head = self._head
@@ -148,8 +186,7 @@ class MLXDecoder:
             softcap = self.spec.logit_softcap
             if softcap is not None:
                 logits = softcap * mx.tanh(logits / softcap)
-            mx.eval(logits)
-            return np.array(logits)
+            return logits
 
     def make_caches(self, max_tokens: int) -> list[Cache[mx.array]]:
         """Make an empty cache for every layer."""
@@ -159,15 +196,17 @@ class MLXDecoder:
             widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
             return [MLXCache(width, dtype, max_tokens) for width in widths]
 
-    def vector(self, values: F32) -> mx.array:
-        """Copy a vector to the device; see ``contract.Decoder``."""
+    def vectors(self, values: F32) -> mx.array:
+        """Copy vectors to the device; see ``contract.Decoder``."""
         with mx.stream(self._device):
             return mx.array(values)
 
-    def steer(self, hidden: mx.array, vector: mx.array) -> mx.array:
+    def steer(
+        self, hidden: mx.array, vectors: mx.array, which: Ints | None
+    ) -> mx.array:
         """Add a vector to every row; see ``contract.Decoder``."""
         with mx.stream(self._device):
-            return hidden + vector
+            return hidden + (vectors[0] if which is None else vectors[_indices(which)])
 
     @contextmanager
     def block(self, layer: int) -> Iterator[MLXBlock]:
@@ -196,6 +235,38 @@ class MLXDecoder:
                 batches=tuple(map(_to_device, attention.batches)),
                 order=_indices(attention.order),
                 window=attention.window,
+            )
+
+    def bring_following(self, following: NextTokens[Ints]) -> NextTokens[mx.array]:
+        """Copy the indices to the device, once for all blocks."""
+        seen = following.seen
+        with mx.stream(self._device):
+            return NextTokens(
+                stems=tuple(
+                    SeenStem(
+                        number=stem.number,
+                        start=stem.start,
+                        stop=stem.stop,
+                        texts=_indices(stem.texts),
+                    )
+                    for stem in following.stems
+                ),
+                num_stem_keys=following.num_stem_keys,
+                lengths=_indices(following.lengths),
+                num_own_keys=following.num_own_keys,
+                seen=None if seen is None else mx.array(seen),
+            )
+
+    def bring_entering(self, entering: Entering[Ints]) -> Entering[mx.array]:
+        """Copy the indices to the device, once for all blocks."""
+        with mx.stream(self._device):
+            return Entering(
+                stems=tuple(
+                    EnteringStem(number=stem.number, rows=_indices(stem.rows))
+                    for stem in entering.stems
+                ),
+                first=entering.first,
+                rows=_indices(entering.rows),
             )
 
     def rows(self, hidden: mx.array, rows: Ints) -> F32:
@@ -255,7 +326,7 @@ _buffer_cache = BufferCache()
 def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:
     return AttentionBatch(
         queries=_indices(batch.queries),
-        keys=None if batch.keys is None else _indices(batch.keys),
+        keys=_indices(batch.keys),
         query_positions=_indices(batch.query_positions),
         key_positions=_indices(batch.key_positions),
     )

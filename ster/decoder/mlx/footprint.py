@@ -42,6 +42,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         blocks=tuple(block_bytes(model, each, width) for each in model.layers),
         open_bytes=max((_open_bytes(model, x, width) for x in model.layers), default=0),
         head_bytes=head_bytes(model) + _narrow_head(model, width),
+        embedding_bytes=embedding_bytes(model, width),
         token_bytes=token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
@@ -72,6 +73,11 @@ def block_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:
 def head_bytes(model: ModelSpec) -> int:
     """Count final norm and head as they are held: f32 whatever the precision."""
     return _module_bytes(model, "", model.output, 4) + 4 * model.hidden_size
+
+
+def embedding_bytes(model: ModelSpec, width: int) -> int:
+    """Count the embedding where it is on the device, unless it is the head as well."""
+    return 0 if model.head is None else _module_bytes(model, "", model.embedding, width)
 
 
 def _narrow_head(model: ModelSpec, width: int) -> int:

@@ -41,6 +41,10 @@ class Linear:
         y = (narrow @ self.weight.T).astype(mx.float32)
         return y if self.bias is None else y + self.bias
 
+    def rows(self, indices: mx.array) -> mx.array:
+        """Take rows of the weight, (num_rows, inputs) f32."""
+        return self.weight[indices].astype(mx.float32)
+
     def outputs(self, start: int, stop: int) -> Linear:
         """Return the part that makes some of the outputs."""
         bias = None if self.bias is None else self.bias[start:stop]
@@ -108,6 +112,17 @@ class QuantizedLinear:
         )
         return y if self.bias is None else y + self.bias
 
+    def rows(self, indices: mx.array) -> mx.array:
+        """Take rows of the weight, (num_rows, inputs) f32."""
+        return mx.dequantize(
+            self.weight[indices],
+            self.scales[indices],
+            None if self.biases is None else self.biases[indices],
+            group_size=self.format.group_size,
+            bits=self.format.bits,
+            mode=self.format.mode,
+        ).astype(mx.float32)
+
     def outputs(self, start: int, stop: int) -> QuantizedLinear:
         """Return the part that makes some of the outputs."""
         return replace(
@@ -133,6 +148,13 @@ class JoinedLinear:
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs) f32."""
         return mx.concatenate([each(x) for each in self.joined], axis=-1)
+
+    def rows(self, indices: mx.array) -> mx.array:
+        """Take rows of the weights, one below another, which no embedding is."""
+        whole = mx.concatenate(
+            [each.rows(mx.arange(each.num_outputs)) for each in self.joined]
+        )
+        return whole[indices]
 
     def outputs(self, start: int, stop: int) -> JoinedLinear:
         """Return those that make some of the outputs; they begin and end with some."""

@@ -26,7 +26,11 @@ from ster.decoder.mlx.experts import (
     StackedQuantizedLinear,
 )
 from ster.decoder.mlx.failures import device_failures
-from ster.decoder.mlx.footprint import block_bytes, head_bytes
+from ster.decoder.mlx.footprint import (
+    block_bytes,
+    embedding_bytes,
+    head_bytes,
+)
 from ster.decoder.mlx.parts import (
     MLP,
     AnyLinear,
@@ -56,6 +60,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
         self.dtype = dtype
         self.device = device
         self._making = threading.Lock()  # threads may share a runtime
+        self._table: AnyLinear | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -63,7 +68,9 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
         width = self.dtype.size
         layers = (self.model.layers[index] for index in self._blocks)
         blocks = sum(block_bytes(self.model, each, width) for each in layers)
-        return blocks + (head_bytes(self.model) if self._head else 0)
+        head = head_bytes(self.model) if self._head else 0
+        table = 0 if self._table is None else embedding_bytes(self.model, width)
+        return blocks + head + table
 
     def has_block(self, layer: int) -> bool:
         """Tell whether the run has a block, from its output projection."""
@@ -96,6 +103,23 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
             if keep:
                 self._head = head
             return head
+
+    def table(self, *, keep: bool) -> AnyLinear:
+        """Take the embedding on the device, which may be the head, or copy it there."""
+        if self.model.head is None:
+            return self.head(keep=keep)[1]
+        with self._making:
+            if self._table is None:
+                reader = WeightReader(self._tensors, "", self.dtype)
+                with mx.stream(self.device):
+                    self._table = reader.linear(self.model.embedding)
+                reader.finish()
+            return self._table
+
+    def release(self) -> None:
+        """Let go of what stays; see ``contract.Weights``."""
+        super().release()
+        self._table = None
 
     def _make_block(self, block: LayerSpec) -> MLXBlock:
         reader = WeightReader(self._tensors, block.prefix, self.dtype)

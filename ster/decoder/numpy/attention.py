@@ -282,9 +282,7 @@ class NumpyCache:
             self._keys[text, :, :num_tokens] = keys[rows].swapaxes(0, 1)
             self._values[text, :, :num_tokens] = values[rows].swapaxes(0, 1)
 
-    def append(
-        self, keys: Hidden, values: Hidden, following: NextTokens[Ints]
-    ) -> None:
+    def append(self, keys: Hidden, values: Hidden, following: NextTokens[Ints]) -> None:
         """Take those of new tokens; see ``contract.Cache``."""
         self._make_room(len(keys), following.num_own_keys)
         texts, last = np.arange(len(keys)), following.lengths - 1

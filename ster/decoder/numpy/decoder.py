@@ -76,6 +76,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         blocks=blocks,
         open_bytes=max(map(open_bytes, model.layers), default=0),
         head_bytes=head_bytes(model),
+        embedding_bytes=0,
         token_bytes=8 * model.hidden_size + token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
