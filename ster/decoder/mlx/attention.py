@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from ster.architecture import parts
+from ster.decoder.mlx.fused import fused
 from ster.decoder.mlx.parts import AnyLinear, AnyNorm
 from ster.stream.attention import AttentionBatch
 from ster.stream.rotary import RotaryTables
 
-# Of some rows; None where nothing turns.
+# Of some rows: cosines, (num_rows, 1, 1, half), and sines, (num_rows, 1, 2, half), of
+# which those of first halves are negative; None where nothing turns.
 Angles = RotaryTables[mx.array] | None
 
 # Scores of one attention batch, over all heads: what an unfused kernel materialises.
@@ -23,14 +25,19 @@ MAX_GATHERED = 1 << 23
 def rotate(x: mx.array, angles: Angles) -> mx.array:
     """Rotate halves of each head by the tables, (num_rows, num_heads, head_dim) f32."""
     if angles is None:
-        return x
-    half = angles.cos.shape[-1]
-    first, second = x[..., :half], x[..., half : 2 * half]
-    cos, sin = angles.cos[:, None], angles.sin[:, None]
-    turned = [first * cos - second * sin, second * cos + first * sin]
-    if x.shape[-1] > 2 * half:
-        turned.append(x[..., 2 * half :])
-    return mx.concatenate(turned, axis=-1)
+        return x.astype(mx.float32)
+    size = 2 * angles.cos.shape[-1]
+    is_whole = x.shape[-1] == size
+    halves = (x if is_whole else x[..., :size]).reshape(*x.shape[:-1], 2, -1)
+    turned = _turned(halves, halves[..., ::-1, :], angles.cos, angles.sin)
+    turned = turned.reshape(*x.shape[:-1], size)
+    return turned if is_whole else mx.concatenate([turned, x[..., size:]], axis=-1)
+
+
+@fused
+def _turned(x: mx.array, other: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
+    x, other = x.astype(mx.float32), other.astype(mx.float32)
+    return x * cos + other * sin
 
 
 def attend(
@@ -55,10 +62,12 @@ def attend(
         (num_groups · num_queries, num_heads · head_dim) f32, in the batch's order.
     """
     groups, num_queries = batch.queries.shape
-    window = attention.window
+    window, num_keys = attention.window, batch.key_positions.shape[1]
     # A token that is generated; without a mask a faster kernel serves it.
-    sees_all = batch.keys is None and num_queries == 1 and window is None
-    queries = q[batch.queries].swapaxes(1, 2)
+    sees_all = batch.keys is None and num_queries == 1
+    sees_all = sees_all and (window is None or num_keys <= window)
+    is_alone = len(q) == groups == num_queries == 1
+    queries = (q[None] if is_alone else q[batch.queries]).swapaxes(1, 2)
     keys = _gather(k, batch.keys).swapaxes(1, 2)
     values = _gather(v, batch.keys).swapaxes(1, 2)
     mask = None if sees_all else visible(batch, window)[:, None]
@@ -117,8 +126,14 @@ class SelfAttention:
         self, x: mx.array, angles: Angles
     ) -> tuple[mx.array, mx.array, mx.array]:
         """Make rotated queries and keys, and values, of some rows."""
-        q, kv = mx.split(self.qkv_proj(x), [self.spec.query_size], axis=-1)
-        return self._queries(q, angles), *self._keys_values(kv, angles)
+        rows, sizes = self.qkv_proj(x), self.spec
+        if self.q_norm is not None or self.k_norm is not None:
+            q, kv = mx.split(rows, [sizes.query_size], axis=-1)
+            return self._queries(q, angles), *self._keys_values(kv, angles)
+        turned, v = mx.split(rows, [sizes.query_size + sizes.key_value_size], axis=-1)
+        turned = rotate(self._heads(turned, None), angles)
+        q, k = mx.split(turned, [sizes.num_heads], axis=1)
+        return self._scaled(q, angles), k, self._heads(v, None)
 
     def keys_values(self, x: mx.array, angles: Angles) -> tuple[mx.array, mx.array]:
         """Make rotated keys, and values, of some rows."""
@@ -132,7 +147,9 @@ class SelfAttention:
         return self._queries(q, angles)
 
     def _queries(self, q: mx.array, angles: Angles) -> mx.array:
-        q = rotate(self._heads(q, self.q_norm), angles)
+        return self._scaled(rotate(self._heads(q, self.q_norm), angles), angles)
+
+    def _scaled(self, q: mx.array, angles: Angles) -> mx.array:
         scale = None if angles is None else angles.query_scale
         return q if scale is None else q * scale
 
