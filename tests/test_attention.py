@@ -14,7 +14,6 @@ from ster.stream.attention import (
     MIN_QUERIES,
     ROUNDING,
     Attention,
-    next_token_attention,
     plan_attention,
 )
 from ster.stream.packing import Ints, PackedPrompts, pack_prompts
@@ -131,18 +130,6 @@ def test_a_window_bounds_the_keys_of_a_long_prompt():
     attention = plan_attention(packed, window=16, max_pairs=1 << 20, max_keys=MANY)
     most = max(batch.key_positions.shape[1] for batch in attention.batches)
     assert most <= MAX_QUERIES + 16 + ROUNDING
-
-
-@pytest.mark.parametrize("window", [None, 1, 3])
-@pytest.mark.parametrize("position", [0, 1, 7])
-def test_a_next_token_sees_the_cache_and_itself(position, window):
-    attention = next_token_attention(position, window)
-    (batch,) = attention.batches
-    assert batch.keys is None  # all rows of the cache
-    assert batch.queries.tolist() == [[0]]
-    assert batch.query_positions.tolist() == [[position]]
-    assert batch.key_positions.tolist() == [list(range(position + 1))]
-    assert (attention.order.tolist(), attention.window) == ([0], window)
 
 
 def test_many_short_prompts_need_few_batches():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,9 @@ import pytest
 import ster
 from ster.architecture.spec import ModelSpec
 from ster.errors import NumericsError, PromptError
-from ster.runs.inputs import pack_tokens, stream_inputs
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling
-from ster.runs.writing import write_tokens
+from ster.runs.streams import Steerings, pack_steered
 from ster.runtime import Runtime
 from ster.vectors.steering import SteeringVector
 from ster.workflows.steering import sum_deltas
@@ -27,6 +27,7 @@ from tests.checkpoints import (
 from tests.conformance.running import no_memory_held
 from tests.golden.family_cases import FAMILY_CASES
 from tests.golden.golden import SEED
+from tests.grown import grow_tokens
 
 NUM_LAYERS = 3
 
@@ -94,18 +95,8 @@ def test_the_published_texts_steered_and_not(toy, published, device):
 def tokens(runtime: Runtime, ids: list[int], count: int, *steer) -> list[int]:
     """Generate token ids, the likeliest each time, past any end of text."""
     session = runtime._session
-    layers = session.spec.num_hidden_layers
-    plan = session.plan([ids], layers, head=True, new_tokens=count, repeats=True)
-    with session.open(plan) as decoder:
-        made = write_tokens(
-            decoder,
-            ids,
-            deltas=sum_deltas(steer, session),
-            sample=lambda logits: int(logits.argmax()),
-            stop_ids=(),
-            max_new_tokens=count,
-        )
-        return list(made)
+    (made,) = grow_tokens(session, [ids], count, [sum_deltas(steer, session)])
+    return made
 
 
 @pytest.mark.parametrize(
@@ -231,16 +222,11 @@ def test_scores_are_sums_of_log_probabilities(toy, device):
         ids = runtime.response_tokens(response)
         session = runtime._session
         with session.open(session.plan([ids], top + 1, head=True)) as decoder:
-            packed = pack_tokens(decoder.spec, [ids])
-            inputs_of = stream_inputs(decoder, packed, top=top, top_rows=None)
-            hidden = run_blocks(
-                decoder,
-                packed.token_ids,
-                packed.position_ids,
-                inputs_of,
-                num_blocks=top + 1,
-                vectors={},
-            )
+            steered = pack_steered(decoder.spec, [ids])
+            nothing: Steerings[Any] = Steerings(decoder, [{}])
+            parts = steered.parts(decoder, nothing, num_blocks=top + 1, top_rows=None)
+            packed = steered.packed
+            hidden = run_blocks(decoder, packed.token_ids, packed.position_ids, parts)
             logits = decoder.unembed(hidden).astype(np.float64)
         mass = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         expected.append(sum(np.log(mass[i, ids[i + 1]]) for i in range(len(ids) - 1)))

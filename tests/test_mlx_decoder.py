@@ -16,7 +16,8 @@ from tests.conformance.running import Pieces, open_decoder, read
 
 mx = pytest.importorskip("mlx.core")
 from ster.decoder.mlx.block import MAX_PRODUCT  # noqa: E402
-from ster.decoder.mlx.decoder import BufferCache, device_memory  # noqa: E402
+from ster.decoder.mlx.decoder import device_memory  # noqa: E402
+from ster.decoder.mlx.limits import ProcessLimit  # noqa: E402
 
 WIDE = make_config(
     hidden_size=64,
@@ -137,7 +138,9 @@ def test_the_limit_of_the_buffer_cache_is_given_back_when_the_last_run_ends(
     tmp_path: Path, mlx, monkeypatch
 ):
     # Other tests leave decoders open.
-    monkeypatch.setattr("ster.decoder.mlx.decoder._buffer_cache", BufferCache())
+    monkeypatch.setattr(
+        "ster.decoder.mlx.decoder.buffer_cache", ProcessLimit(mx.set_cache_limit)
+    )
     made = write_checkpoint(tmp_path)
     before = mx.set_cache_limit(123_456_789)
     try:

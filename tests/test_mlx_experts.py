@@ -30,7 +30,7 @@ from ster.decoder.mlx.experts import (  # noqa: E402
     StackedLinear,
     StackedQuantizedLinear,
 )
-from ster.decoder.mlx.parts import Linear, meet  # noqa: E402
+from ster.decoder.mlx.parts import Linear, meeting  # noqa: E402
 
 NUM_EXPERTS, OUTPUTS, INPUTS = 6, 24, 64
 MOE = make_config("qwen3_moe", num_hidden_layers=2)
@@ -225,7 +225,7 @@ def test_a_clamped_activation_holds_what_is_large_and_passes_on_what_is_no_numbe
     gate = np.array([1e30, np.inf, -1e30, np.nan, 0, 0], np.float32)
     up = np.array([1e30, np.inf, 5, 1, np.nan, -np.inf], np.float32)
     with place:
-        made = np.array(meet(activation, mx.array(gate), mx.array(up)))
+        made = np.array(meeting(activation)(mx.array(gate), mx.array(up)))
     np.testing.assert_allclose(made[:2], 8 * 7, rtol=1e-4)
     assert made[2] == 0
     assert np.isnan(made[3:5]).all()

@@ -213,6 +213,10 @@ class Summing(WholeModel):
     def close(self) -> None:
         raise NotImplementedError
 
+    @property
+    def max_position_embeddings(self) -> int:
+        raise NotImplementedError
+
 
 def test_a_whole_model_scores_an_answer_without_its_prompt():
     responses = EncodedResponses(
@@ -221,7 +225,7 @@ def test_a_whole_model_scores_an_answer_without_its_prompt():
         starts=(2, 2, 1),
     )
     model: Any = Summing()
-    assert score_responses(model, responses, {}) == [6.0, 8.0, 3.0]
+    assert score_responses(model, responses, [{}]) == [[6.0, 8.0, 3.0]]
 
 
 def test_of_an_answer_only_its_own_tokens_are_scored(toy):

@@ -27,10 +27,12 @@ FOOTPRINT = Footprint(
     blocks=(1000, 1000, 1000),
     open_bytes=1500,
     head_bytes=700,
+    embedding_bytes=80,
     token_bytes=10,
     key_bytes=0,
     row_bytes=4,
     logit_bytes=50,
+    choice_bytes=9,
     cache_bytes=30,
     fixed_bytes=100,
 )

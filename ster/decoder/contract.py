@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,8 +211,8 @@ class Decoder(Protocol[Array]):
         """Finish the work on what was chosen, and copy it out."""
         ...
 
-    def make_caches(self, max_tokens: int) -> list[Cache[Array]]:
-        """Make an empty cache for every layer; no text will have more own tokens."""
+    def make_caches(self, max_texts: int, max_tokens: int) -> list[Cache[Array]]:
+        """Make an empty cache for every layer, for so many texts of so many tokens."""
         ...
 
     def vectors(self, values: F32) -> Array:
@@ -225,7 +225,7 @@ class Decoder(Protocol[Array]):
         Args:
             hidden: The stream.
             vectors: As ``vectors`` brings them.
-            which: Which of them each row gets, (num_tokens,); None is the first for all.
+            which: Which of them each row gets, (num_tokens,); None is the first.
         """
         ...
 
@@ -237,7 +237,7 @@ class Decoder(Protocol[Array]):
         """Bring who attends to whom into the decoder's own arrays."""
         ...
 
-    def bring_following(self, following: NextTokens[Ints]) -> NextTokens[Array]:
+    def bring_following(self, following: NextTokens[Any]) -> NextTokens[Array]:
         """Bring what new tokens attend to into the decoder's own arrays."""
         ...
 

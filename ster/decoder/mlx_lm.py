@@ -294,10 +294,12 @@ def footprint(model: WideSpec, *, precision: str, longest_prompt: int) -> Footpr
         blocks=(0,) * model.num_hidden_layers,
         open_bytes=0,
         head_bytes=0,
+        embedding_bytes=0,
         token_bytes=4 * model.token_values + scores,
         key_bytes=8,
         row_bytes=4 * model.hidden_size,
         logit_bytes=28 * model.vocab_size,
+        choice_bytes=12 * model.vocab_size,
         cache_bytes=4 * model.cache_values,
         fixed_bytes=weights + opening + CACHE_BYTES,
     )

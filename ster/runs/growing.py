@@ -181,7 +181,7 @@ class Batch(Generic[Array]):
         self._texts = Texts()
         longest = max(map(len, waiting)) + growth.max_new_tokens
         limit = self._spec.max_position_embeddings
-        self._caches = decoder.make_caches(min(longest, limit))
+        self._caches = decoder.make_caches(growth.max_texts, min(longest, limit))
 
     def run(self) -> Iterator[Growing]:
         """Grow all texts to their ends."""

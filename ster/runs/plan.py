@@ -275,7 +275,8 @@ def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
     texts that share them.
     """
     lengths = [*map(len, counter.work.token_ids)]
-    total, wanted = sum(lengths), min(len(lengths), MAX_TEXTS)
+    total, most = sum(lengths), counter.work.max_prompts or MAX_TEXTS
+    wanted = min(len(lengths), most, MAX_TEXTS)
 
     def load(num_texts: int, num_tokens: int) -> _Load:
         return _Load(num_texts, min(num_tokens, total), min(2 * num_tokens, total))

@@ -97,8 +97,9 @@ class Session:
         if isinstance(self.spec, WideSpec):
             # No tokens are shared, and its head is one product.
             work["kinds"] = range(len(token_ids))
-            most = work.get("max_prompts") or WHOLE_PROMPTS
-            work["max_prompts"] = min(most, WHOLE_PROMPTS)
+            # It writes one text after the other.
+            at_once = 1 if "new_tokens" in work else WHOLE_PROMPTS
+            work["max_prompts"] = min(work.get("max_prompts") or at_once, at_once)
             if work.get("logit_rows", 0) > 1:
                 work["logit_rows"] = max(map(len, token_ids))
         work.setdefault(

@@ -89,7 +89,7 @@ class Steerings(Generic[Array]):
             for layer in sorted({layer for each in deltas for layer in each})
         }
 
-    def parting(self, used: Collection[int]) -> int | None:
+    def parting(self, used: Collection[int] | Ints) -> int | None:
         """Find the layer after which streams of some steerings are no longer one."""
         first, *others = (self._deltas[each] for each in sorted(set(used)))
         for layer in self._vectors:
@@ -194,7 +194,7 @@ class SteeredPrompts:
 def pack_steered(
     spec: ModelSpec,
     prompts: Sequence[Tokens],
-    which: Sequence[int] | None = None,
+    which: Sequence[int] | Ints | None = None,
     parting: int | None = None,
 ) -> SteeredPrompts:
     """Pack prompts; those with other rotary frequencies or steerings share no tokens.
@@ -211,7 +211,8 @@ def pack_steered(
         return SteeredPrompts(
             packed=before, which=np.zeros(before.num_tokens, np.int64), before=before
         )
-    packed = before if parting is None else pack_prompts(prompts, lengths, which)
+    kinds = [*map(int, which)]
+    packed = before if parting is None else pack_prompts(prompts, lengths, kinds)
     steering = np.zeros(packed.num_tokens, np.int64)
     rows = np.zeros(packed.num_tokens, np.int64)
     for number, each in enumerate(which):

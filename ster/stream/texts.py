@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ster.stream.packing import Ints, PackedPrompts
 
@@ -180,7 +181,7 @@ class Texts:
             _Text(each.stems, each.own, each.length + 1) for each in self._texts
         ]
 
-    def next_tokens(self, window: int | None) -> NextTokens[Ints]:
+    def next_tokens(self, window: int | None) -> NextTokens[Any]:
         """Tell what the last token of every text sees, itself included."""
         texts = defaultdict(list)
         for number, text in enumerate(self._texts):
@@ -221,7 +222,7 @@ class Texts:
 
     def _seen(
         self, num_stem_keys: int, lengths: Ints, window: int | None
-    ) -> Ints | None:
+    ) -> NDArray[np.bool_] | None:
         starts = np.array([text.own for text in self._texts])
         columns = np.arange(int(lengths.max()))
         # The positions of the keys; of what pads them, after every text's last.

@@ -174,15 +174,17 @@ STOPPED_AFTER_TWO = """
 import os, signal
 from ster.runs import writing
 
-write_tokens, begun = writing.write_tokens, []
+grow, ended = writing.grow, set()
 
-def stopped(*arguments, **keywords):
-    begun.append(arguments)
-    if len(begun) == 3:
-        os.kill(os.getpid(), signal.SIGINT)
-    yield from write_tokens(*arguments, **keywords)
+def stopped(*arguments):
+    for text in grow(*arguments):
+        yield text
+        if text.ended:
+            ended.add(text.number)
+        if ended == {0, 1}:
+            os.kill(os.getpid(), signal.SIGINT)
 
-writing.write_tokens = stopped
+writing.grow = stopped
 from ster.__main__ import main
 main()
 """

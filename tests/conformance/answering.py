@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster import SteeringVector
-from ster.runs.writing import write_tokens
 from ster.runtime import Runtime
 from ster.workflows.steering import sum_deltas
 from tests.checkpoints import text
+from tests.grown import grow_tokens
 
 F32 = NDArray[np.float32]
 Vectors = Mapping[int, NDArray[Any]]
@@ -45,23 +45,18 @@ def continue_greedily(
     """
     session, seen = runtime._session, []
 
-    def choose(logits: F32) -> int:
-        seen.append(logits.copy())
-        return int(logits.argmax())
+    def watch(decoder: Any) -> None:
+        choose = decoder.choose
 
-    layers = session.spec.num_hidden_layers
-    plan = session.plan([prompt], layers, head=True, new_tokens=count, repeats=True)
-    with session.open(plan) as decoder:
-        tokens = write_tokens(
-            decoder,
-            prompt,
-            deltas=sum_deltas(steering(runtime, vectors), session),
-            sample=choose,
-            stop_ids=(),
-            max_new_tokens=count,
-        )
-        made = list(tokens)
-    return made, np.stack(seen)
+        def see(hidden: Any, drawing: Any) -> Any:
+            seen.append(decoder.unembed(hidden)[0].copy())
+            return choose(hidden, drawing)
+
+        decoder.choose = see
+
+    deltas = sum_deltas(steering(runtime, vectors), session)
+    (made,) = grow_tokens(session, [prompt], count, [deltas], watch=watch)
+    return made, np.stack(seen[:count])
 
 
 def scores(

@@ -17,12 +17,12 @@ from ster.architecture.wide import WideSpec
 from ster.architecture.wide_families import CHECKED, WRONG
 from ster.decoder.devices import MLX_CPU
 from ster.runs.reading import plan_reading
-from ster.runs.writing import write_tokens
 from tests.checkpoints import text
 from tests.conformance.compare import assert_close, tolerance
 from tests.conftest import devices
 from tests.golden.golden import fingerprint
 from tests.golden.wide import NAMES, deltas, draw_tensors
+from tests.grown import grow_tokens
 from tests.wide_checkpoints import read_wide_golden, residuals, write_wide
 
 SOME = ("stablelm", "phi", "olmoe")
@@ -109,19 +109,8 @@ def test_a_checked_family_is_steered_at_every_layer(
 def written(
     runtime: ster.Runtime, ids: Sequence[int], added: Mapping[int, Any]
 ) -> list[int]:
-    session = runtime._session
-    layers = session.spec.num_hidden_layers
-    plan = session.plan([ids], layers, head=True, new_tokens=6, repeats=True)
-    with session.open(plan) as decoder:
-        made = write_tokens(
-            decoder,
-            ids,
-            deltas=added,
-            sample=lambda logits: int(logits.argmax()),
-            stop_ids=(),
-            max_new_tokens=6,
-        )
-        return list(made)
+    (made,) = grow_tokens(runtime._session, [ids], 6, [added])
+    return made
 
 
 # MLX's own cpu backend multiplies no experts at half width.

@@ -13,21 +13,17 @@ scores, softmax and the weighted sum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
 
 from ster.architecture import parts, spec
 from ster.decoder.contract import Cache, LayerInputs
-from ster.decoder.mlx.attention import (
-    Angles,
-    MLXCache,
-    SelfAttention,
-    attend,
-    attend_following,
-)
+from ster.decoder.mlx.attention import Angles, SelfAttention, attend
 from ster.decoder.mlx.experts import Experts
-from ster.decoder.mlx.parts import MLP, AnyNorm
+from ster.decoder.mlx.parts import MLP, AnyNorm, plus
+from ster.decoder.mlx.texts import MLXCache, attend_following
 from ster.stream.attention import Attention
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import NextTokens
@@ -105,11 +101,11 @@ class MLXBlock:
         x = _normed(hidden, self.attention_norm)
         cuts = self._parts(len(hidden), attn.qkv_proj.num_outputs)
         if rows is None:
-            made = [attn.project(x[p], _angles(tables, p)) for p in cuts]
-            q, k, v = (mx.concatenate([*pieces]) for pieces in zip(*made, strict=True))
+            made = [attn.project(_cut(x, p), _angles(tables, p)) for p in cuts]
+            q, k, v = map(_joined, zip(*made, strict=True))
         else:
-            kv = [attn.keys_values(x[p], _angles(tables, p)) for p in cuts]
-            k, v = (mx.concatenate([*pieces]) for pieces in zip(*kv, strict=True))
+            kv = [attn.keys_values(_cut(x, p), _angles(tables, p)) for p in cuts]
+            k, v = map(_joined, zip(*kv, strict=True))
             q = attn.queries(x[rows], _angles(tables, rows))
         return q, k.astype(self.dtype), v.astype(self.dtype)
 
@@ -125,19 +121,20 @@ class MLXBlock:
                 q, k, v = mx.depends([q, k, v], [batches[-1]])
             attn = self.self_attn
             batches.append(attend(batch, q, k, v, attn.spec, attn.sinks))
-        return mx.concatenate(batches)[attention.order]
+        made = _joined(batches)
+        return made if len(q) == len(made) == 1 else made[attention.order]
 
     def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
         """Add attention and feed-forward part."""
         parts_of_rows = self._parts(len(hidden), multiplied_outputs(self.spec))
 
-        def finish(part: slice) -> mx.array:
-            resid = hidden[part]
-            added = self.self_attn.o_proj(context[part])
-            summed = resid + self._weighed(added, self.attention_out_norm)
+        def finish(part: slice | None) -> mx.array:
+            resid = _cut(hidden, part)
+            added = self.self_attn.o_proj(_cut(context, part))
+            summed = plus(resid, self._weighed(added, self.attention_out_norm))
             read = resid if self.spec.parallel else summed
             added = self.mlp(_normed(read, self.feed_forward_norm))
-            return summed + self._weighed(added, self.feed_forward_out_norm)
+            return plus(summed, self._weighed(added, self.feed_forward_out_norm))
 
         finished: list[mx.array] = []
         for part in parts_of_rows:
@@ -145,16 +142,21 @@ class MLXBlock:
                 # As for attention: what experts gather is large.
                 hidden, context = mx.depends([hidden, context], [finished[-1]])
             finished.append(finish(part))
-        return mx.concatenate(finished)
+        return _joined(finished)
 
     def _weighed(self, added: mx.array, norm: AnyNorm | None) -> mx.array:
         """Normalise and scale rows that are to join the stream."""
         added, multiplier = _normed(added, norm), self.spec.residual_multiplier
-        return added if multiplier == 1 else added * multiplier
+        return added if multiplier == 1 else added.astype(mx.float32) * multiplier
 
-    def _parts(self, num_rows: int, outputs: int) -> list[slice]:
-        """Cut rows so that no product of the hidden width is too long a command."""
+    def _parts(self, num_rows: int, outputs: int) -> list[slice | None]:
+        """Cut rows so that no product of the hidden width is too long a command.
+
+        None is all of them.
+        """
         step = rows_at_once(self.spec, outputs)
+        if num_rows <= step:
+            return [None]
         return [slice(at, at + step) for at in range(0, num_rows, step)]
 
 
@@ -183,9 +185,21 @@ def expert_values(block: spec.LayerSpec) -> int:
 
 
 def _normed(x: mx.array, norm: AnyNorm | None) -> mx.array:
-    return x if norm is None else norm(x)
+    return x if norm is None else norm(x.astype(mx.float32))
 
 
-def _angles(tables: RotaryTables[mx.array] | None, rows: slice | mx.array) -> Angles:
-    """Take some rows of the tables."""
-    return None if tables is None else tables.rows(rows)
+def _cut(x: mx.array, part: slice | None) -> mx.array:
+    return x if part is None else x[part]
+
+
+def _joined(parts_of_rows: Sequence[mx.array]) -> mx.array:
+    if len(parts_of_rows) == 1:
+        return parts_of_rows[0]
+    return mx.concatenate([*parts_of_rows])
+
+
+def _angles(
+    tables: RotaryTables[mx.array] | None, rows: slice | mx.array | None
+) -> Angles:
+    """Take some rows of the tables; None is all."""
+    return tables if tables is None or rows is None else tables.rows(rows)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import mlx.core as mx
@@ -15,11 +14,13 @@ from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Cache, Chosen, Decoder, DeviceMemory, Weights
 from ster.decoder.devices import MLX_CPU, not_built
 from ster.decoder.memory import free_memory, held_memory
-from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES, MLXCache
+from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
 from ster.decoder.mlx.block import MLXBlock
 from ster.decoder.mlx.failures import device_failures
-from ster.decoder.mlx.footprint import CACHE_BYTES, footprint
+from ster.decoder.mlx.footprint import CACHE_BYTES, footprint, model_bytes
+from ster.decoder.mlx.limits import buffer_cache, wired_memory
 from ster.decoder.mlx.sampling import draw
+from ster.decoder.mlx.texts import MLXCache
 from ster.decoder.mlx.weights import Head, MLXWeights
 from ster.decoder.sampling import Drawing
 from ster.errors import DeviceError
@@ -100,7 +101,11 @@ class MLXDecoder:
         # The next block, copied while the device works on this one.
         self._next: dict[int, MLXBlock] = {}
         self._head: Head | None = None
-        _buffer_cache.hold(CACHE_BYTES)
+        buffer_cache.hold(CACHE_BYTES)
+        # Weights that come and go are not worth keeping in memory.
+        self._wires = keep and self._device == mx.gpu
+        if self._wires:
+            wired_memory.hold(self._wired_bytes(0))
 
     @property
     def spec(self) -> ModelSpec:
@@ -188,8 +193,10 @@ class MLXDecoder:
                 logits = softcap * mx.tanh(logits / softcap)
             return logits
 
-    def make_caches(self, max_tokens: int) -> list[Cache[mx.array]]:
+    def make_caches(self, max_texts: int, max_tokens: int) -> list[Cache[mx.array]]:
         """Make an empty cache for every layer."""
+        if self._wires:
+            wired_memory.widen(self._wired_bytes(max_texts * max_tokens))
         dtype = self._weights.dtype
         layers = [each.attention for each in self.spec.layers]
         with mx.stream(self._device):
@@ -220,9 +227,11 @@ class MLXDecoder:
         """Copy the tables to the device, once for all blocks."""
         with mx.stream(self._device):
             scale = tables.query_scale
+            # As ``attention.rotate`` takes them: for both halves of a head.
+            sin = np.stack([-tables.sin, tables.sin], axis=1)
             return RotaryTables(
-                cos=mx.array(tables.cos),
-                sin=mx.array(tables.sin),
+                cos=mx.array(tables.cos[:, None, None]),
+                sin=mx.array(sin[:, None]),
                 query_scale=None if scale is None else mx.array(scale),
             )
 
@@ -237,7 +246,7 @@ class MLXDecoder:
                 window=attention.window,
             )
 
-    def bring_following(self, following: NextTokens[Ints]) -> NextTokens[mx.array]:
+    def bring_following(self, following: NextTokens[Any]) -> NextTokens[mx.array]:
         """Copy the indices to the device, once for all blocks."""
         seen = following.seen
         with mx.stream(self._device):
@@ -283,7 +292,18 @@ class MLXDecoder:
     def close(self) -> None:
         """Let go of what is this run's; see ``contract.Decoder``."""
         self._next, self._head = {}, None
-        _buffer_cache.let_go()
+        buffer_cache.let_go()
+        if self._wires:
+            # The limit is not to be changed while the device works; a run that failed
+            # there has said so.
+            with suppress(RuntimeError):
+                mx.synchronize(mx.default_stream(self._device))
+            wired_memory.let_go()
+
+    def _wired_bytes(self, num_tokens: int) -> int:
+        """Count what stays through the run, and what comes and goes with each token."""
+        width = self._weights.dtype.size
+        return model_bytes(self.spec, width, num_tokens) + CACHE_BYTES
 
     def _finish(self, *arrays: mx.array) -> None:
         """Evaluate, and read the next block off the disk while the device works."""
@@ -293,34 +313,6 @@ class MLXDecoder:
             if self._weights.has_block(following):
                 self._next[following] = self._weights.block(following, keep=self._keep)
             mx.eval(*arrays)
-
-
-class BufferCache:
-    """MLX's limit on freed buffers, which is the process's, while runs need theirs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runs = 0
-        self._before = 0
-        self._limit = 0
-
-    def hold(self, limit: int) -> None:
-        """Begin a run; the largest limit of those at work counts."""
-        with self._lock:
-            self._runs += 1
-            self._limit = max(limit, self._limit) if self._runs > 1 else limit
-            before = mx.set_cache_limit(self._limit)
-            self._before = before if self._runs == 1 else self._before
-
-    def let_go(self) -> None:
-        """End a run; the last one gives back the limit that it found."""
-        with self._lock:
-            self._runs -= 1
-            if self._runs == 0:
-                mx.set_cache_limit(self._before)
-
-
-_buffer_cache = BufferCache()
 
 
 def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:

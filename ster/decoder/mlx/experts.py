@@ -9,7 +9,7 @@ import mlx.core as mx
 from ster.architecture import parts
 from ster.architecture.parts import ClampedSwiglu
 from ster.architecture.quantization import Format
-from ster.decoder.mlx.parts import MLP, AnyLinear, meet
+from ster.decoder.mlx.parts import MLP, AnyLinear, meeting, plus
 
 # Bytes of a stack that one gathered product may reach into, and its matrices: on CUDA
 # MLX counts the former with 32 bits, and has a thread of one block for each of those.
@@ -38,14 +38,14 @@ class StackedLinear:
             experts: Of each row, in ascending order.
 
         Returns:
-            (num_rows, outputs) f32.
+            (num_rows, outputs), as ``parts.Linear`` gives it.
         """
         x = _as_matrices(x.astype(self.weight.dtype))
         if self.weight.dtype == mx.float32 or mx.default_device() == mx.gpu:
             y = _gather_product(x, self.weight, experts)
         else:
             y = _narrow_product(x, self.weight, experts)
-        return _biased(y[:, 0].astype(mx.float32), self.bias, experts)
+        return _biased(y[:, 0], self.bias, experts)
 
 
 def _gather_product(x: mx.array, weight: mx.array, experts: mx.array) -> mx.array:
@@ -92,7 +92,7 @@ def _stack_parts(weight: mx.array) -> list[tuple[int, mx.array]]:
 
 
 def _biased(y: mx.array, bias: mx.array | None, experts: mx.array) -> mx.array:
-    return y if bias is None else y + bias[experts]
+    return y if bias is None else plus(y, bias[experts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +158,12 @@ class Experts:
         order = mx.argsort(flat)
         experts, taken = flat[order], x[order // chosen.shape[-1]]
         gate, up = self.gate_proj(taken, experts), self.up_proj(taken, experts)
-        made = self.down_proj(meet(self.activation, gate, up), experts)
+        made = self.down_proj(meeting(self.activation)(gate, up), experts)
         made = made[mx.argsort(order)].reshape(*chosen.shape, -1)
-        summed = (made * weights[..., None]).sum(axis=1)
-        return summed if self.shared is None else summed + self._shared(x, self.shared)
+        summed = (made.astype(mx.float32) * weights[..., None]).sum(axis=1)
+        if self.shared is None:
+            return summed
+        return plus(summed, self._shared(x, self.shared))
 
     def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """Choose experts, (num_rows, num_chosen), and weigh them, likewise."""
@@ -177,6 +179,7 @@ class Experts:
 
     def _shared(self, x: mx.array, shared: MLP) -> mx.array:
         made = shared(x)
-        return (
-            made if self.shared_gate is None else made * mx.sigmoid(self.shared_gate(x))
-        )
+        if self.shared_gate is None:
+            return made
+        share = mx.sigmoid(self.shared_gate(x).astype(mx.float32))
+        return made.astype(mx.float32) * share

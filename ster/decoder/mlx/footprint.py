@@ -49,15 +49,25 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         # On the device, on the host, then f64 with its exponentials.
         logit_bytes=28 * model.vocab_size,
         choice_bytes=12 * model.vocab_size,
-        cache_bytes=sum(
-            2 * width * each.attention.key_value_size for each in model.layers
-        ),
+        cache_bytes=_cache_bytes(model, width),
         # Keys and values of a batch, gathered, widened and laid out for the kernel, and
         # those of the batch before: seven times, as measured.
         fixed_bytes=4 * (2 * scores + 7 * 2 * gathered)
         + max((_expert_bytes(each)[1] for each in model.layers), default=0)
         + CACHE_BYTES,
     )
+
+
+def model_bytes(model: ModelSpec, width: int, num_tokens: int) -> int:
+    """Count all that stays in a run that keeps the weights, with so many tokens."""
+    blocks = sum(block_bytes(model, each, width) for each in model.layers)
+    tables = head_bytes(model) + embedding_bytes(model, width)
+    return blocks + tables + num_tokens * _cache_bytes(model, width)
+
+
+def _cache_bytes(model: ModelSpec, width: int) -> int:
+    """Count keys and values of one token, in all layers."""
+    return sum(2 * width * each.attention.key_value_size for each in model.layers)
 
 
 def block_bytes(model: ModelSpec, block: LayerSpec, width: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +12,13 @@ import mlx.core as mx
 
 from ster.architecture.parts import ClampedSwiglu
 from ster.architecture.quantization import Format
+from ster.decoder.mlx.fused import fused
+
+
+@fused
+def plus(x: mx.array, y: mx.array) -> mx.array:
+    """Add in f32, whatever width the two have."""
+    return x.astype(mx.float32) + y.astype(mx.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +26,9 @@ class Linear:
     """y = x Wᵀ + b, with W as the checkpoint stores it, (outputs, inputs).
 
     The product is made at the weight's width: the inputs are rounded to it, the kernel
-    sums in f32 and rounds once. What is added to it is f32.
+    sums in f32 and rounds once. A bias is added in f32. Where there is none, y is as
+    narrow as the weight, for whoever takes it to widen: a step that does more in the
+    same kernel.
 
     Args:
         weight: The W.
@@ -36,10 +46,11 @@ class Linear:
         return self.weight.shape[0]
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs) f32."""
-        narrow = x.astype(self.inputs).astype(self.weight.dtype)
-        y = (narrow @ self.weight.T).astype(mx.float32)
-        return y if self.bias is None else y + self.bias
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
+        width = self.weight.dtype
+        x = x.astype(self.inputs) if width == mx.float32 else x
+        y = x.astype(width) @ self.weight.T
+        return y if self.bias is None else plus(y, self.bias)
 
     def rows(self, indices: mx.array) -> mx.array:
         """Take rows of the weight, (num_rows, inputs) f32."""
@@ -146,7 +157,7 @@ class JoinedLinear:
         return sum(each.num_outputs for each in self.joined)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs) f32."""
+        """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
         return mx.concatenate([each(x) for each in self.joined], axis=-1)
 
     def rows(self, indices: mx.array) -> mx.array:
@@ -221,13 +232,34 @@ ACTIVATIONS: dict[str, Callable[[mx.array], mx.array]] = {
 }
 
 
-def meet(activation: str | ClampedSwiglu, gate: mx.array, up: mx.array) -> mx.array:
-    """Let gate and up meet: act(gate) · up, or as ``ClampedSwiglu`` has it."""
-    if isinstance(activation, str):
-        return ACTIVATIONS[activation](gate) * up
-    gate = mx.minimum(gate, activation.limit)
-    up = mx.clip(up, -activation.limit, activation.limit)
-    return (up + 1) * (gate * mx.sigmoid(activation.alpha * gate))
+@functools.cache
+def activated(activation: str) -> Callable[[mx.array], mx.array]:
+    """Return what activates rows in f32, and rounds them to the width that they had."""
+    act = ACTIVATIONS[activation]
+    return fused(lambda x: act(x.astype(mx.float32)).astype(x.dtype))
+
+
+@functools.cache
+def meeting(
+    activation: str | ClampedSwiglu,
+) -> Callable[[mx.array, mx.array], mx.array]:
+    """Return what lets gate and up meet: act(gate) · up, or ``ClampedSwiglu``.
+
+    In f32; what is made has the width that they had, which the next product wants.
+    """
+
+    def meet(gate: mx.array, up: mx.array) -> mx.array:
+        if isinstance(activation, str):
+            return ACTIVATIONS[activation](gate) * up
+        gate = mx.minimum(gate, activation.limit)
+        up = mx.clip(up, -activation.limit, activation.limit)
+        return (up + 1) * (gate * mx.sigmoid(activation.alpha * gate))
+
+    return fused(
+        lambda gate, up: meet(gate.astype(mx.float32), up.astype(mx.float32)).astype(
+            gate.dtype
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,5 +279,5 @@ class MLP:
         projected = self.up_proj(x)
         if self.gated:
             gate, up = mx.split(projected, 2, axis=-1)
-            return self.down_proj(meet(self.activation, gate, up))
-        return self.down_proj(ACTIVATIONS[str(self.activation)](projected))
+            return self.down_proj(meeting(self.activation)(gate, up))
+        return self.down_proj(activated(str(self.activation))(projected))

@@ -10,9 +10,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ster.decoder.mlx.decoder import _buffer_cache
 from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import CACHE_BYTES
+from ster.decoder.mlx.limits import buffer_cache
 from ster.decoder.mlx.whole_weights import MLXWholeWeights
 from ster.decoder.whole import F32, Deltas, WholeModel
 from ster.stream.packing import Tokens
@@ -40,7 +40,7 @@ class MLXWholeModel(WholeModel):
         self._weights = weights
         self._keep = keep
         self._make_caches = make_caches
-        _buffer_cache.hold(CACHE_BYTES)
+        buffer_cache.hold(CACHE_BYTES)
 
     def read_rows(
         self,
@@ -111,7 +111,7 @@ class MLXWholeModel(WholeModel):
 
     def close(self) -> None:
         """Let go of the weights, unless they stay."""
-        _buffer_cache.let_go()
+        buffer_cache.let_go()
         if not self._keep:
             self._weights.release()
 

@@ -20,16 +20,11 @@ import numpy as np
 
 from ster.architecture import spec
 from ster.decoder.contract import Cache, LayerInputs
-from ster.decoder.numpy.attention import (
-    Angles,
-    NumpyCache,
-    SelfAttention,
-    attend,
-    attend_following,
-)
+from ster.decoder.numpy.attention import Angles, SelfAttention, attend
 from ster.decoder.numpy.experts import Experts
 from ster.decoder.numpy.parts import F32, MLP, AnyNorm, Hidden, slice_rows
 from ster.decoder.numpy.scratch import Scratch
+from ster.decoder.numpy.texts import NumpyCache, attend_following
 from ster.decoder.numpy.threads import Threads, quiet
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
@@ -72,7 +67,7 @@ class NumpyBlock:
         self,
         hidden: F32,
         rotary: Angles,
-        following: NextTokens[Ints],
+        following: NextTokens[Any],
         cache: Cache[Any] | None,
     ) -> F32:
         """Run the block for the new token of each text."""

@@ -18,9 +18,10 @@ from ster.decoder.contract import (
     Weights,
 )
 from ster.decoder.memory import free_memory, held_memory
-from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, NumpyCache, cap
+from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, cap
 from ster.decoder.numpy.block import NumpyBlock
 from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, rounded, slice_rows
+from ster.decoder.numpy.texts import NumpyCache
 from ster.decoder.numpy.threads import quiet, usable_cores
 from ster.decoder.numpy.weights import (
     Head,
@@ -42,8 +43,8 @@ INDEX_BYTES = 128
 KEY_BYTES = 24
 # Rows that are steered at once, each with its vector.
 STEERED_ROWS = 1024
-# A difference of two logits, of their size, that may come from rounding: a text alone is
-# multiplied in another order than many. As measured, logits then differ by 2.5e-6.
+# A difference of two logits, of their size, that may come from rounding: a text alone
+# is multiplied in another order than many. As measured, logits then differ by 2.5e-6.
 CLOSE = 1e-5
 # What Python takes as a run goes on: modules that are loaded late, small objects.
 PYTHON_BYTES = 4 << 20
@@ -181,8 +182,8 @@ class NumpyDecoder:
                 is_close = gaps <= CLOSE * np.maximum(most, -least)
         else:
             drawn = (
-                drawing.draw(logits[text], text) if is_finite[text] else -1
-                for text in texts
+                drawing.draw(row, text) if is_finite[text] else -1
+                for text, row in enumerate(logits)
             )
             token_ids = np.fromiter(drawn, np.int64)
         token_ids = np.where(is_finite, token_ids, -1)
@@ -205,8 +206,9 @@ class NumpyDecoder:
                 cap(logits, self.spec.logit_softcap)
         return logits
 
-    def make_caches(self, max_tokens: int) -> list[Cache[Any]]:
+    def make_caches(self, max_texts: int, max_tokens: int) -> list[Cache[Any]]:
         """Make an empty cache for every layer."""
+        del max_texts  # there is room as it is needed
         dtype = self._weights.dtype
         layers = [each.attention for each in self.spec.layers]
         widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
@@ -244,7 +246,7 @@ class NumpyDecoder:
         """Take it as it is."""
         return attention
 
-    def bring_following(self, following: NextTokens[Ints]) -> NextTokens[Any]:
+    def bring_following(self, following: NextTokens[Any]) -> NextTokens[Any]:
         """Take it as it is."""
         return following
 
