@@ -1,7 +1,8 @@
 """How fast text is written, one token after the other, steered and not.
 
 ``python -m benchmarks.writing`` runs one program, ster or transformers, in its
-own process and prints JSON; ``table`` runs both and draws.
+own process and prints JSON; ``table`` runs both and draws. The model is one whose texts
+never end, so both write all tokens.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import steered, tables
 from benchmarks.commands import DTYPES, PYTHON, Setup
 from benchmarks.process import ask, say
 
 PROMPT = "Tell me a long story about a fox who lives by the sea."
 TOKENS = 64
+# One token's time is that of an answer over that of a short one: prompt and start-up
+# are in both.
+FEW_TOKENS = 8
+# What a token may take, over reading the weights once.
+WANTED = 1.3
 # Too small to change a token, and added to every row like any other.
 FAINT = 1e-6
 
@@ -58,10 +64,12 @@ def time_ster(options: argparse.Namespace) -> dict[str, Any]:
     steered = timer(
         lambda: runtime.generate(PROMPT, max_new_tokens=TOKENS, steer=[vector])
     )
-    runs = [(plain(), steered()) for _ in range(options.runs)]
+    few = timer(lambda: runtime.generate(PROMPT, max_new_tokens=FEW_TOKENS))
+    runs = [(plain(), steered(), few()) for _ in range(options.runs)]
     return {
         "seconds": median(run[0] for run in runs),
         "steering": median(run[1] / run[0] for run in runs),
+        "token": token_seconds([(run[2], run[0]) for run in runs]),
         "text": runtime.generate(PROMPT, max_new_tokens=TOKENS),
     }
 
@@ -107,15 +115,23 @@ def timer(work: Callable[[], object]) -> Callable[[], float]:
     return once
 
 
+def token_seconds(
+    runs: Sequence[tuple[float, float]], few: int = FEW_TOKENS, many: int = TOKENS
+) -> float:
+    """Tell how long a token takes, of the times of a short answer and a longer one."""
+    return median((long - short) / (many - few) for short, long in runs)
+
+
 def table(setup: Setup) -> str:
     """Run both and draw them side by side."""
     say(f"writing {TOKENS} tokens")
+    model = str(steered.endless(setup))
     ster, peer = (
         ask(
             [
                 *(*PYTHON, "benchmarks.writing", "--who", who),
-                *("--model", setup.model, "--device", setup.device),
-                *("--precision", setup.precision),
+                *("--model", model, "--device", setup.device),
+                *("--precision", setup.precision, "--runs", str(3 * setup.runs)),
             ]
         )
         for who in ("ster", "transformers")
@@ -126,6 +142,8 @@ def table(setup: Setup) -> str:
         "tokens/s, ster / transformers",
         "steering at every layer costs",
         "same text",
+        "a token / its weights read once",
+        f"over reading (at most {WANTED})",
     )
     row = (
         "greedy, after a template's prompt",
@@ -133,8 +151,28 @@ def table(setup: Setup) -> str:
         tables.both(*(f"{TOKENS / one['seconds']:.1f}" for one in (ster, peer))),
         f"{ster['steering'] - 1:+.1%}",
         "yes" if ster["text"] == peer["text"] else "no",
+        *beside_reading(ster["token"], read_weights(setup, model)),
     )
     return tables.table(titles, [row])
+
+
+def read_weights(setup: Setup, model: str) -> dict[str, Any] | None:
+    """Time reading the weights; on the cpu, of whose memory numpy can tell."""
+    if setup.device != "cpu":
+        return None
+    read: dict[str, Any] | None = ask(
+        [*PYTHON, "benchmarks.reading_weights", model, setup.precision]
+    )
+    return read
+
+
+def beside_reading(token: float, read: dict[str, Any] | None) -> tuple[str, str]:
+    """Put a token's time beside that of reading its weights."""
+    if read is None:
+        return f"{1e3 * token:.1f} ms", "–"
+    rate = f"{read['bytes'] / read['seconds'] / 1e9:.1f} GB/s"
+    times = f"{1e3 * token:.1f} ms / {1e3 * read['seconds']:.1f} ms ({rate})"
+    return times, tables.fine_ratio(token, read["seconds"])
 
 
 if __name__ == "__main__":
