@@ -13,7 +13,12 @@ import sys
 from pathlib import Path
 
 from benchmarks.quantizer import BESIDE
-from ster.checkpoint.resolve import GENERATION_CONFIG, INDEX, CheckpointFiles, open_files
+from ster.checkpoint.resolve import (
+    GENERATION_CONFIG,
+    INDEX,
+    CheckpointFiles,
+    open_files,
+)
 
 CONFIG = "config.json"
 

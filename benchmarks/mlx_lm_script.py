@@ -2,8 +2,8 @@
 
 ``batch`` answers all prompts by ``batch_generate`` and prints ``{"seconds"}``; what it
 wrote goes into ``--output``. ``one`` reads and answers one prompt by
-``stream_generate`` and prints ``{"prompt_tps", "generation_tps"}``, as mlx-lm itself
-counts them. Either prints null where mlx-lm is not installed.
+``stream_generate`` and prints ``{"prompt_tokens", "prompt_tps", "generation_tps"}``, as
+mlx-lm itself counts them. Either prints null where mlx-lm is not installed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 # Rows that are written at once; its own choice is 32.
@@ -77,7 +78,7 @@ def write_batch(
     tokenizer: Any,  # noqa: ANN401
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Answer all prompts at once, as often as there are copies; the best size counts."""
+    """Answer all prompts at once, each so many times; the best batch size counts."""
     from mlx_lm import batch_generate
 
     prompts = [
@@ -122,8 +123,8 @@ def write_one(
         found.append(last)
     return {
         "prompt_tokens": len(ids),
-        "prompt_tps": max(each.prompt_tps for each in found[1:]),
-        "generation_tps": max(each.generation_tps for each in found[1:]),
+        "prompt_tps": median(each.prompt_tps for each in found[1:]),
+        "generation_tps": median(each.generation_tps for each in found[1:]),
     }
 
 

@@ -69,6 +69,4 @@ def load(options: argparse.Namespace) -> Steered:
     with open(options.vector, encoding="utf-8") as file:
         (steered,) = json.load(file)["vectors"]
     vector = torch.tensor(steered["values"], dtype=dtype, device=device)
-    return Steered(
-        model=model.eval().to(device), layer=steered["layer"], vector=vector
-    )
+    return Steered(model=model.eval().to(device), layer=steered["layer"], vector=vector)

@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -19,14 +20,29 @@ from benchmarks.commands import DTYPES, PYTHON, Setup
 from benchmarks.process import ask, say
 
 PROMPT = "Tell me a long story about a fox who lives by the sea."
-TOKENS = 64
-# One token's time is that of an answer over that of a short one: prompt and start-up
-# are in both.
-FEW_TOKENS = 8
 # What a token may take, over reading the weights once.
 WANTED = 1.3
 # Too small to change a token, and added to every row like any other.
 FAINT = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is written, and how often.
+
+    Args:
+        tokens: Of an answer.
+        few_tokens: Of a short one; what the other takes longer is the time of the
+            tokens between, since prompt and start-up are in both.
+        turns: Answers of each kind, for each run of the benchmark.
+    """
+
+    tokens: int = 64
+    few_tokens: int = 8
+    turns: int = 3
+
+
+SHORT = Sizes(tokens=6, few_tokens=2, turns=1)
 
 
 def main() -> None:
@@ -35,7 +51,8 @@ def main() -> None:
     parser.add_argument("--who", choices=["ster", "transformers"], required=True)
     for name in ("--model", "--device", "--precision"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--runs", type=int, default=9)
+    for name in ("--runs", "--tokens", "--few-tokens"):
+        parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
     time_it = time_ster if options.who == "ster" else time_transformers
     print(json.dumps(time_it(options)))
@@ -60,17 +77,21 @@ def time_ster(options: argparse.Namespace) -> dict[str, Any]:
         trait_name="faint",
         method="caa",
     )
-    plain = timer(lambda: runtime.generate(PROMPT, max_new_tokens=TOKENS))
-    steered = timer(
-        lambda: runtime.generate(PROMPT, max_new_tokens=TOKENS, steer=[vector])
-    )
-    few = timer(lambda: runtime.generate(PROMPT, max_new_tokens=FEW_TOKENS))
+
+    def write(tokens: int, *steer: ster.SteeringVector) -> str:
+        return runtime.generate(PROMPT, max_new_tokens=tokens, steer=steer)
+
+    plain = timer(lambda: write(options.tokens))
+    steered = timer(lambda: write(options.tokens, vector))
+    few = timer(lambda: write(options.few_tokens))
     runs = [(plain(), steered(), few()) for _ in range(options.runs)]
     return {
         "seconds": median(run[0] for run in runs),
         "steering": median(run[1] / run[0] for run in runs),
-        "token": token_seconds([(run[2], run[0]) for run in runs]),
-        "text": runtime.generate(PROMPT, max_new_tokens=TOKENS),
+        "token": token_seconds(
+            [(run[2], run[0]) for run in runs], options.tokens - options.few_tokens
+        ),
+        "text": write(options.tokens),
     }
 
 
@@ -93,7 +114,7 @@ def time_transformers(options: argparse.Namespace) -> dict[str, Any]:
 
     def write() -> torch.Tensor:
         with torch.inference_mode():
-            return model.generate(**ids, max_new_tokens=TOKENS, do_sample=False)
+            return model.generate(**ids, max_new_tokens=options.tokens, do_sample=False)
 
     once = timer(write)
     length = ids["input_ids"].shape[1]
@@ -115,29 +136,35 @@ def timer(work: Callable[[], object]) -> Callable[[], float]:
     return once
 
 
-def token_seconds(
-    runs: Sequence[tuple[float, float]], few: int = FEW_TOKENS, many: int = TOKENS
-) -> float:
-    """Tell how long a token takes, of the times of a short answer and a longer one."""
-    return median((long - short) / (many - few) for short, long in runs)
+def token_seconds(runs: Sequence[tuple[float, float]], tokens: int) -> float:
+    """Tell how long a token takes.
+
+    Args:
+        runs: The times of a short answer and of a longer one.
+        tokens: By how many it is longer.
+    """
+    return median((long - short) / tokens for short, long in runs)
 
 
-def table(setup: Setup) -> str:
+def table(setup: Setup, sizes: Sizes) -> str:
     """Run both and draw them side by side."""
-    say(f"writing {TOKENS} tokens")
+    say(f"writing {sizes.tokens} tokens")
     model = str(steered.endless(setup))
     ster, peer = (
         ask(
             [
                 *(*PYTHON, "benchmarks.writing", "--who", who),
                 *("--model", model, "--device", setup.device),
-                *("--precision", setup.precision, "--runs", str(3 * setup.runs)),
+                *("--precision", setup.precision),
+                *("--runs", str(sizes.turns * setup.runs)),
+                *("--tokens", str(sizes.tokens)),
+                *("--few-tokens", str(sizes.few_tokens)),
             ]
         )
         for who in ("ster", "transformers")
     )
     titles = (
-        f"{TOKENS} tokens, one at a time",
+        f"{sizes.tokens} tokens, one at a time",
         "times as fast",
         "tokens/s, ster / transformers",
         "steering at every layer costs",
@@ -148,7 +175,7 @@ def table(setup: Setup) -> str:
     row = (
         "greedy, after a template's prompt",
         tables.fine_ratio(peer["seconds"], ster["seconds"]),
-        tables.both(*(f"{TOKENS / one['seconds']:.1f}" for one in (ster, peer))),
+        tables.both(*(f"{sizes.tokens / one['seconds']:.1f}" for one in (ster, peer))),
         f"{ster['steering'] - 1:+.1%}",
         "yes" if ster["text"] == peer["text"] else "no",
         *beside_reading(ster["token"], read_weights(setup, model)),
