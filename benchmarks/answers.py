@@ -18,6 +18,7 @@ from benchmarks import steered, tables
 from benchmarks.cases import read_facts, write_prompts
 from benchmarks.commands import PYTHON, Setup
 from benchmarks.process import Run, run, say
+from benchmarks.rates import count_same
 from benchmarks.steered import Steering
 
 MLX_DEVICES = ("metal", "mlx-cpu")
@@ -213,12 +214,6 @@ def row(one: Program, first: float) -> tuple[str, ...]:
         "–" if one.peak_bytes is None else tables.megabytes(one.peak_bytes),
         "–" if one.same is None else f"{one.same[0]} of {one.same[1]}",
     )
-
-
-def count_same(ours: list[list[int]], theirs: list[list[int]]) -> tuple[int, int]:
-    """Count the rows that are equal to the last token."""
-    pairs = list(zip(ours, theirs, strict=True))
-    return sum(one == other for one, other in pairs), len(pairs)
 
 
 def check_rows(who: str, rows: list[list[int]], sizes: Sizes) -> None:

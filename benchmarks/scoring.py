@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,6 +11,7 @@ from benchmarks import steered, tables
 from benchmarks.cases import read_sides
 from benchmarks.commands import PYTHON, Setup
 from benchmarks.process import ask, say
+from benchmarks.rates import difference
 
 # Of several strengths over one, where each is scored beside the unsteered texts.
 WANTED = 2.5
@@ -94,9 +94,3 @@ def write_pairs(path: Path, data: Path | None, number: int) -> Path:
     }
     path.write_text(json.dumps(document), encoding="utf-8")
     return path
-
-
-def difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Measure the largest difference, by the largest value."""
-    largest = max(map(abs, theirs))
-    return max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / largest

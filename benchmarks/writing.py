@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import steered, tables
 from benchmarks.commands import DTYPES, PYTHON, Setup
 from benchmarks.process import ask, say
+from benchmarks.rates import beside_reading, token_seconds
 
 PROMPT = "Tell me a long story about a fox who lives by the sea."
 # What a token may take, over reading the weights once.
@@ -136,16 +137,6 @@ def timer(work: Callable[[], object]) -> Callable[[], float]:
     return once
 
 
-def token_seconds(runs: Sequence[tuple[float, float]], tokens: int) -> float:
-    """Tell how long a token takes.
-
-    Args:
-        runs: The times of a short answer and of a longer one.
-        tokens: By how many it is longer.
-    """
-    return median((long - short) / tokens for short, long in runs)
-
-
 def table(setup: Setup, sizes: Sizes) -> str:
     """Run both and draw them side by side."""
     say(f"writing {sizes.tokens} tokens")
@@ -178,7 +169,7 @@ def table(setup: Setup, sizes: Sizes) -> str:
         tables.both(*(f"{sizes.tokens / one['seconds']:.1f}" for one in (ster, peer))),
         f"{ster['steering'] - 1:+.1%}",
         "yes" if ster["text"] == peer["text"] else "no",
-        *beside_reading(ster["token"], read_weights(setup, model)),
+        *reading_cells(ster["token"], read_weights(setup, model)),
     )
     return tables.table(titles, [row])
 
@@ -193,13 +184,11 @@ def read_weights(setup: Setup, model: str) -> dict[str, Any] | None:
     return read
 
 
-def beside_reading(token: float, read: dict[str, Any] | None) -> tuple[str, str]:
-    """Put a token's time beside that of reading its weights."""
+def reading_cells(token: float, read: dict[str, Any] | None) -> tuple[str, str]:
+    """Write a token's time, beside that of reading its weights where it is known."""
     if read is None:
         return f"{1e3 * token:.1f} ms", "–"
-    rate = f"{read['bytes'] / read['seconds'] / 1e9:.1f} GB/s"
-    times = f"{1e3 * token:.1f} ms / {1e3 * read['seconds']:.1f} ms ({rate})"
-    return times, tables.fine_ratio(token, read["seconds"])
+    return beside_reading(token, read["seconds"], read["bytes"])
 
 
 if __name__ == "__main__":
