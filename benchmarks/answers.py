@@ -53,6 +53,11 @@ class Sizes:
         return self.rows * self.new_tokens
 
 
+def sizes_on(device: str) -> Sizes:
+    """Return the sizes of a device; on a GPU small batches are slow and never best."""
+    return Sizes() if device == "cpu" else Sizes(batch_sizes=(32, 64, 100))
+
+
 SHORT = Sizes(
     prompts=2, strengths=(-4.0, 0.0), new_tokens=4, batch_sizes=(2, 4), one_by_one=1
 )
