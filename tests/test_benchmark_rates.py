@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from benchmarks import (
     steered,
     widths,
 )
+from benchmarks.cases import read_sides
 from benchmarks.commands import Setup
 from benchmarks.machine import read_graphics
 from benchmarks.process import Run, ask
@@ -33,7 +33,7 @@ from ster import Runtime, SteeringVector, load
 from ster.architecture.spec import ModelSpec
 from tests.checkpoints import as_stored, make_config, random_ids, text, write_checkpoint
 
-SIZES: Mapping[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
+SIZES: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
 
 
 def write_model(path: Path, **config: Any) -> tuple[str, ModelSpec]:
@@ -247,8 +247,9 @@ class TestAnswers:
         model, spec = write_model(tmp_path / "plain", eos_token_id=2)
         endless.make_checkpoint(model, tmp_path / "endless")
         array = np.ones((1, spec.hidden_size), np.float32)
+        made = str(tmp_path / "endless")
         SteeringVector(
-            layers=(1,), array=array, model=model, trait_name="t", method="caa"
+            layers=(1,), array=array, model=made, trait_name="t", method="caa"
         ).save(tmp_path / "vector.json")
         prompts = [text(random_ids(4, seed=seed)) for seed in (1, 2)]
         (tmp_path / "asked.json").write_text(json.dumps({"prompts": prompts}))
@@ -289,7 +290,7 @@ class TestSteered:
     def test_scored_pairs_keep_their_sides_together(self, tmp_path: Path):
         path = scoring.write_pairs(tmp_path / "pairs.json", None, 5)
         pairs = json.loads(path.read_bytes())["pairs"]
-        sides = scoring.read_sides(None)
+        sides = read_sides(None)
         both = [*zip(sides[0::2], sides[1::2], strict=True)]
         assert len(pairs) == 5
         assert {(one["positive"], one["negative"]) for one in pairs} <= {*both}
