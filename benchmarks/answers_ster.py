@@ -58,7 +58,7 @@ def write_all(
 ) -> list[list[int]]:
     """Answer every prompt at every strength, all in one batch."""
     answers = {
-        (answer.prompt, answer.strength): list(answer.token_ids)
+        (answer.prompt, float(answer.strength)): list(answer.token_ids)
         for answer in runtime.answers(
             prompts,
             steer=[vector],
