@@ -2,8 +2,8 @@
 
 ``hardware DEVICE WIDTH`` prints ``{"flops", "size", "bandwidth", "way"}``: the most
 operations a second of large square products at a width (at 4 bits of
-``mx.quantized_matmul``, of bf16 by packed), at the best of some sizes, and the most
-bytes a second of large copies and sums. Each pass is waited for.
+``mx.quantized_matmul``, whose inputs are bf16 or f32), at the best of some sizes, and
+the most bytes a second of large copies and sums. Each pass is waited for.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from benchmarks.weights import GROUP, PACKED, PACKED_BITS
 
 SIZES = {"mlx-cpu": (256, 512)}
 GPU_SIZES = (1024, 2048, 4096)
+# What packed weights are multiplied with.
+INPUTS = {PACKED: ("bf16", "f32")}
 # Products that one pass does, so that waiting for the device is a small part of it.
 PRODUCTS = 4
 # Passes go on for as long, and the best counts.
@@ -36,24 +38,39 @@ def main() -> None:
 
     mx.set_default_device(mx.Device(mx.cpu if device == "mlx-cpu" else mx.gpu))
     flops, size = max(
-        (product_rate(mx, width, each), each) for each in SIZES.get(device, GPU_SIZES)
+        (product_rate(mx, inputs, size, packed=width == PACKED), size)
+        for inputs in INPUTS.get(width, (width,))
+        for size in SIZES.get(device, GPU_SIZES)
     )
     rate, way = max(bandwidths(mx, BYTES.get(device, GPU_BYTES)))
     print(json.dumps({"flops": flops, "size": size, "bandwidth": rate, "way": way}))
 
 
-def product_rate(mx: Any, width: str, size: int) -> float:  # noqa: ANN401
-    """Measure the operations a second of square products."""
+def product_rate(
+    mx: Any,  # noqa: ANN401
+    inputs: str,
+    size: int,
+    *,
+    packed: bool,
+) -> float:
+    """Measure the operations a second of square products.
+
+    Args:
+        mx: MLX, its device chosen.
+        inputs: f32, f16 or bf16.
+        size: Of a side.
+        packed: The weight has 4 bits a value, else it is as wide as the inputs.
+    """
     widths = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
-    dtype = widths.get(width, mx.bfloat16)
-    x, weight = (mx.random.normal((size, size)).astype(dtype) for _ in range(2))
-    if width == PACKED:
-        packed = mx.quantize(weight, group_size=GROUP, bits=PACKED_BITS)
-        mx.eval(x, *packed)
+    shape = (size, size)
+    x, weight = (mx.random.normal(shape).astype(widths[inputs]) for _ in range(2))
+    if packed:
+        parts = mx.quantize(weight, group_size=GROUP, bits=PACKED_BITS)
+        mx.eval(x, *parts)
 
         def multiply(values: Any) -> Any:  # noqa: ANN401
             return mx.quantized_matmul(
-                values, *packed, transpose=True, group_size=GROUP, bits=PACKED_BITS
+                values, *parts, transpose=True, group_size=GROUP, bits=PACKED_BITS
             )
     else:
         mx.eval(x, weight)

@@ -128,7 +128,7 @@ def row(one: Measured, bandwidth: float) -> tuple[str, ...]:
         written = f"{one.mlx_lm['generation_tps']:,.1f}"
     return (
         one.width,
-        f"{flops / 1e9:,.0f} GFLOP/s",
+        f"{flops / 1e9:,.1f} GFLOP/s",
         f"{share(ster['flops'], ster['extract'], flops):.0%}",
         f"{share(ster['token_bytes'], ster['token'], bandwidth):.0%}",
         tables.both(f"{ster['prompt_tps']:,.0f}", read),

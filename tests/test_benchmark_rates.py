@@ -297,14 +297,15 @@ class TestSteered:
 
 
 class TestWidths:
-    @pytest.mark.parametrize("width", widths.WIDTHS)
-    def test_every_width_has_a_ceiling(
-        self, width: str, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("packed", [False, True])
+    @pytest.mark.parametrize("inputs", ["f32", "f16", "bf16"])
+    def test_a_rate_is_that_of_all_products_of_a_pass(
+        self, *, inputs: str, packed: bool, monkeypatch: pytest.MonkeyPatch
     ):
         mx = pytest.importorskip("mlx.core")
-        monkeypatch.setattr(hardware, "SECONDS", 0.0)
         monkeypatch.setattr(hardware, "best", lambda work: work() or 2.0)
-        assert hardware.product_rate(mx, width, 64) == 4 * 2 * 64**3 / 2.0
+        rate = hardware.product_rate(mx, inputs, 64, packed=packed)
+        assert rate == 4 * 2 * 64**3 / 2.0
 
     def test_a_copy_moves_each_byte_twice(self, monkeypatch: pytest.MonkeyPatch):
         mx = pytest.importorskip("mlx.core")
@@ -326,7 +327,7 @@ class TestWidths:
             mlx_lm={"prompt_tps": 5000.0, "generation_tps": 90.0},
         )
         assert widths.row(one, 6e10) == (
-            *("bf16", "2,000 GFLOP/s", "25%", "50%"),
+            *("bf16", "2,000.0 GFLOP/s", "25%", "50%"),
             *("4,000 / 5,000", "100.0 / 90.0"),
         )
 
