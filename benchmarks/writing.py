@@ -1,7 +1,8 @@
 """How fast text is written, one token after the other, steered and not.
 
 ``python -m benchmarks.writing`` runs one program, ster or transformers, in its
-own process and prints JSON; ``table`` runs both and draws.
+own process and prints JSON; ``table`` runs both and draws. The model is one whose texts
+never end, so both write all tokens.
 """
 
 from __future__ import annotations
@@ -10,17 +11,39 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import steered, tables
 from benchmarks.commands import DTYPES, PYTHON, Setup
 from benchmarks.process import ask, say
+from benchmarks.rates import beside_reading, token_seconds
 
 PROMPT = "Tell me a long story about a fox who lives by the sea."
-TOKENS = 64
+# What a token may take, over reading the weights once.
+WANTED = 1.3
 # Too small to change a token, and added to every row like any other.
 FAINT = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is written, and how often.
+
+    Args:
+        tokens: Of an answer.
+        few_tokens: Of a short one; what the other takes longer is the time of the
+            tokens between, since prompt and start-up are in both.
+        turns: Answers of each kind, for each run of the benchmark.
+    """
+
+    tokens: int = 64
+    few_tokens: int = 8
+    turns: int = 3
+
+
+SHORT = Sizes(tokens=6, few_tokens=2, turns=1)
 
 
 def main() -> None:
@@ -29,7 +52,8 @@ def main() -> None:
     parser.add_argument("--who", choices=["ster", "transformers"], required=True)
     for name in ("--model", "--device", "--precision"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--runs", type=int, default=9)
+    for name in ("--runs", "--tokens", "--few-tokens"):
+        parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
     time_it = time_ster if options.who == "ster" else time_transformers
     print(json.dumps(time_it(options)))
@@ -54,15 +78,21 @@ def time_ster(options: argparse.Namespace) -> dict[str, Any]:
         trait_name="faint",
         method="caa",
     )
-    plain = timer(lambda: runtime.generate(PROMPT, max_new_tokens=TOKENS))
-    steered = timer(
-        lambda: runtime.generate(PROMPT, max_new_tokens=TOKENS, steer=[vector])
-    )
-    runs = [(plain(), steered()) for _ in range(options.runs)]
+
+    def write(tokens: int, *steer: ster.SteeringVector) -> str:
+        return runtime.generate(PROMPT, max_new_tokens=tokens, steer=steer)
+
+    plain = timer(lambda: write(options.tokens))
+    steered = timer(lambda: write(options.tokens, vector))
+    few = timer(lambda: write(options.few_tokens))
+    runs = [(plain(), steered(), few()) for _ in range(options.runs)]
     return {
         "seconds": median(run[0] for run in runs),
         "steering": median(run[1] / run[0] for run in runs),
-        "text": runtime.generate(PROMPT, max_new_tokens=TOKENS),
+        "token": token_seconds(
+            [(run[2], run[0]) for run in runs], options.tokens - options.few_tokens
+        ),
+        "text": write(options.tokens),
     }
 
 
@@ -85,7 +115,7 @@ def time_transformers(options: argparse.Namespace) -> dict[str, Any]:
 
     def write() -> torch.Tensor:
         with torch.inference_mode():
-            return model.generate(**ids, max_new_tokens=TOKENS, do_sample=False)
+            return model.generate(**ids, max_new_tokens=options.tokens, do_sample=False)
 
     once = timer(write)
     length = ids["input_ids"].shape[1]
@@ -107,34 +137,58 @@ def timer(work: Callable[[], object]) -> Callable[[], float]:
     return once
 
 
-def table(setup: Setup) -> str:
+def table(setup: Setup, sizes: Sizes) -> str:
     """Run both and draw them side by side."""
-    say(f"writing {TOKENS} tokens")
+    say(f"writing {sizes.tokens} tokens")
+    model = str(steered.endless(setup))
     ster, peer = (
         ask(
             [
                 *(*PYTHON, "benchmarks.writing", "--who", who),
-                *("--model", setup.model, "--device", setup.device),
+                *("--model", model, "--device", setup.device),
                 *("--precision", setup.precision),
+                *("--runs", str(sizes.turns * setup.runs)),
+                *("--tokens", str(sizes.tokens)),
+                *("--few-tokens", str(sizes.few_tokens)),
             ]
         )
         for who in ("ster", "transformers")
     )
     titles = (
-        f"{TOKENS} tokens, one at a time",
+        f"{sizes.tokens} tokens, one at a time",
         "times as fast",
         "tokens/s, ster / transformers",
         "steering at every layer costs",
         "same text",
+        "a token / its weights read once",
+        f"over reading (at most {WANTED})",
     )
     row = (
         "greedy, after a template's prompt",
         tables.fine_ratio(peer["seconds"], ster["seconds"]),
-        tables.both(*(f"{TOKENS / one['seconds']:.1f}" for one in (ster, peer))),
+        tables.both(*(f"{sizes.tokens / one['seconds']:.1f}" for one in (ster, peer))),
         f"{ster['steering'] - 1:+.1%}",
         "yes" if ster["text"] == peer["text"] else "no",
+        *reading_cells(ster["token"], read_weights(setup, model)),
     )
     return tables.table(titles, [row])
+
+
+def read_weights(setup: Setup, model: str) -> dict[str, Any] | None:
+    """Time reading the weights; on the cpu, of whose memory numpy can tell."""
+    if setup.device != "cpu":
+        return None
+    read: dict[str, Any] | None = ask(
+        [*PYTHON, "benchmarks.reading_weights", model, setup.precision]
+    )
+    return read
+
+
+def reading_cells(token: float, read: dict[str, Any] | None) -> tuple[str, str]:
+    """Write a token's time, beside that of reading its weights where it is known."""
+    if read is None:
+        return f"{1e3 * token:.1f} ms", "–"
+    return beside_reading(token, read["seconds"], read["bytes"])
 
 
 if __name__ == "__main__":
