@@ -54,7 +54,7 @@ def plan(
     **work: Any,
 ) -> Plan:
     words: dict[str, Any] = {"num_blocks": 3, "rows_per_prompt": 1}
-    words["rotary_lengths"] = [0] * len(prompts)
+    words["kinds"] = [0] * len(prompts)
     return plan_run(
         Work(token_ids=prompts, **(words | work)),
         Budget(
@@ -263,7 +263,7 @@ def test_equal_prompts_cost_rows_but_no_tokens():
 
 
 def test_prompts_of_other_rotary_lengths_share_nothing():
-    made = plan([[1, 2], [1, 2]], rotary_lengths=[64, 65])
+    made = plan([[1, 2], [1, 2]], kinds=[64, 65])
     assert made.num_tokens == 4
 
 
@@ -291,11 +291,11 @@ class TestAnswers:
 
     def test_count_head_logits_keys_and_values_of_the_longest_prompt(self):
         made = self.write()
-        weights = 1600 + 3 * 1000 + 700
+        weights = 1600 + 3 * 1000 + 700 + 80
         # One layer's keys and values once more, while their room grows.
         caches = (50 + 20) * 30 * 4 // 3
         assert made.keep
-        assert made.peak_bytes == weights + 50 * 10 + 50 + caches
+        assert made.peak_bytes == weights + 50 * 10 + 50 + caches + 9
         assert [len(wave) for wave in made.waves] == [1, 1]
 
     def test_are_written_by_weights_that_are_read_anew_where_they_do_not_fit(self):

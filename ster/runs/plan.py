@@ -275,18 +275,18 @@ def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
     texts that share them.
     """
     lengths = [*map(len, counter.work.token_ids)]
-    total, most = sum(lengths), counter.work.max_prompts or MAX_TEXTS
-    wanted = min(len(lengths), most, MAX_TEXTS)
+    total, tokens = sum(lengths), largest.num_tokens
+    wanted = min(len(lengths), counter.work.max_prompts or MAX_TEXTS, MAX_TEXTS)
 
     def load(num_texts: int, num_tokens: int) -> _Load:
         return _Load(num_texts, min(num_tokens, total), min(2 * num_tokens, total))
 
-    tokens = largest.num_tokens
     texts = 1 + bisect_left(
         range(2, wanted + 1),
         True,
         key=lambda each: not counter.fits(load(each, tokens), keep=keep),
     )
+    total = min(total, texts * tokens)
     while tokens < min(READING_TOKENS, total):
         if not counter.fits(load(texts, 2 * tokens), keep=keep):
             break
