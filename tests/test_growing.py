@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 import ster
 from ster.decoder.numpy import decoder as numpy_decoder
 from ster.errors import NumericsError
-from ster.runs import growing
+from ster.runs import growing, loop
+from ster.runs.plan import Plan
 from ster.runs.sampling import Sampling
 from ster.runtime import Runtime
 from ster.stream.texts import MIN_STEM
@@ -24,6 +26,7 @@ from tests.checkpoints import (
     text,
     write_checkpoint,
 )
+from tests.conformance.running import no_memory_held
 from tests.golden.family_cases import FAMILY_CASES
 from tests.grown import grow_tokens
 
@@ -59,8 +62,10 @@ def make_runtime(folder: Path, config: Config, device: str, **words: Any) -> Run
 
 def steerings(config: Config) -> list[Mapping[int, Any]]:
     """Return none, and some that part after several layers."""
-    top = config.get("num_hidden_layers", config.get("n_layer")) - 1
-    size = config.get("hidden_size", config.get("n_embd"))
+    top = (
+        config["num_hidden_layers" if "num_hidden_layers" in config else "n_layer"] - 1
+    )
+    size = config["hidden_size" if "hidden_size" in config else "n_embd"]
     draw = np.random.default_rng(3)
     # Gemma's stream is longer.
     scale = 200 if config["model_type"] == "gemma2" else 2
@@ -185,7 +190,7 @@ def test_blocks_below_the_parting_run_once_for_all_steerings(
 ):
     session = make_runtime(tmp_path, CASES["llama"], device)._session
     rows: list[tuple[int, int]] = []
-    seen = growing.run_blocks
+    seen = loop.run_blocks
 
     def run_blocks(decoder: Any, *words: Any, **more: Any) -> Any:
         parts = words[2]

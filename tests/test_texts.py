@@ -75,7 +75,8 @@ def test_a_lone_text_that_sees_everything_needs_no_mask():
     texts.grow()
     assert texts.next_tokens(None).seen is None
     assert texts.next_tokens(4).seen is None
-    assert texts.next_tokens(3).seen.tolist() == [[False, True, True, True]]
+    seen: Any = texts.next_tokens(3).seen
+    assert seen.tolist() == [[False, True, True, True]]
 
 
 @given(
