@@ -295,6 +295,9 @@ def test_pieces_of_generated_text_are_the_whole_text(kind, data):
     token_ids = data.draw(st.lists(any_token) | st.lists(near_text))
     whole = tokenizer.decode(token_ids, skip_special_tokens=True)
     assert "".join(grown(tokenizer, token_ids)) == whole
+    at_once = GeneratedText(LoadedTokenizer(tokenizer))
+    at_once.extend(token_ids)
+    assert at_once.rest() == whole
 
 
 @pytest.mark.parametrize(

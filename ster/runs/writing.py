@@ -113,11 +113,11 @@ class Writing:
 
     def _written(self, growing: Growing) -> Written:
         text = self.session.encoder.open_text()
-        pieces = [*map(text.add, growing.token_ids), text.rest()]
+        text.extend(growing.token_ids)
         return Written(
             prompt=growing.number // len(self.steerings),
             steering=growing.steering,
-            text="".join(pieces),
+            text=text.rest(),
             token_ids=tuple(growing.token_ids),
             ended=growing.ended or "stop",
         )

@@ -53,6 +53,10 @@ class GeneratedText:
         self._given += piece
         return piece
 
+    def extend(self, token_ids: Sequence[int]) -> None:
+        """Add tokens whose text nobody waits for; ``rest`` has it."""
+        self._token_ids += token_ids
+
     def rest(self) -> str:
         """Return what was held back until the end."""
         whole = self._decoding.decode(self._token_ids)
