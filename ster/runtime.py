@@ -10,39 +10,34 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
-from ster.documents.activations import Activations, ActivationWriter
+from ster.documents.activations import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import (
-    check_asked,
     check_prompts,
-    check_text,
-    take_list,
 )
-from ster.errors import require_number, require_whole_number
+from ster.errors import require_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
 from ster.runs.plan import Plan
-from ster.runs.reading import Reading, plan_reading
+from ster.runs.reading import plan_reading
 from ster.runs.sampling import Answering, AnsweringKeywords
-from ster.runs.scoring import score_texts
 from ster.runs.session import Session
-from ster.runs.writing import Writing, plan_writing
+from ster.runs.writing import plan_writing
 from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strengths, StrengthTrial
+from ster.workflows.answering import answer_prompts
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
-from ster.workflows.steering import Steer, sum_at_strengths, sum_deltas
+from ster.workflows.extracting import collect, write_activations
+from ster.workflows.scoring import score_texts
+from ster.workflows.steering import Steer, sum_deltas
 from ster.workflows.training import train_vector
 
-F32 = NDArray[np.float32]
 Path = str | os.PathLike[str]
 
 
@@ -95,6 +90,14 @@ class Runtime:
         """Return what receives notes, warnings and progress."""
         return self._session.reporter
 
+    def closing_line(self, seconds: float) -> str:
+        """Say what all runs so far did, and the most memory that they took.
+
+        Args:
+            seconds: The time that they took.
+        """
+        return self._session.closing_line(seconds)
+
     def __repr__(self) -> str:
         """Show the model and how it runs."""
         config = self.config
@@ -141,7 +144,7 @@ class Runtime:
             asked=asked,
             deltas=sum_deltas(steer, self._session),
         )
-        return self._collect(reading)
+        return collect(reading)
 
     def train(
         self,
@@ -226,19 +229,7 @@ class Runtime:
                 document then stays as it was, and nothing else is left behind.
         """
         selected = self._select(layers)
-        reading = plan_reading(
-            self._session, prompts, selected, repeats=self._session.keeps_blocks
-        )
-        with ActivationWriter(
-            output,
-            model=self.model,
-            model_revision=self.model_revision,
-            hidden_size=self.config.hidden_size,
-        ) as writer:
-            for wave, rows in reading.waves():
-                for index, row in zip(wave, rows, strict=True):
-                    writer.write(reading.prompts[index], selected, row)
-        return reading.plan
+        return write_activations(self._session, prompts, selected, output)
 
     def generate(
         self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
@@ -277,7 +268,9 @@ class Runtime:
             SterError: As for ``generate``. What can be refused without weights is
                 refused by the call itself, before any text is asked for.
         """
-        return self._plan_answers([prompt], steer, how).stream()
+        answering = Answering.of(**how)
+        deltas = sum_deltas(steer, self._session)
+        return plan_writing(self._session, [prompt], answering, [deltas]).stream()
 
     def generate_all(
         self,
@@ -319,20 +312,8 @@ class Runtime:
         Raises:
             SterError: As for ``generate_all``, or a strength is refused.
         """
-        asked = check_prompts(prompts)
-        times, steerings = sum_at_strengths(steer, strengths, self._session)
         answering = Answering.of(**how)
-        writing = plan_writing(self._session, asked, answering, steerings)
-        return (
-            Answer(
-                prompt=asked[each.prompt],
-                strength=times[each.steering],
-                text=each.text,
-                token_ids=each.token_ids,
-                ended=each.ended,
-            )
-            for each in writing.answers()
-        )
+        return answer_prompts(self._session, prompts, answering, steer, strengths)
 
     def response_tokens(self, text: str) -> list[int]:
         """Encode a whole response; under a template it is an assistant's turn."""
@@ -344,7 +325,7 @@ class Runtime:
         *,
         prompts: Iterable[str | None] | None = None,
         steer: Steer = (),
-        batch_size: int = 8,
+        batch_size: int | None = None,
     ) -> list[float]:
         """Sum the log-probabilities of each response's tokens, the first left out.
 
@@ -353,36 +334,13 @@ class Runtime:
             prompts: What each of them answers; None where it answers nothing. Of an
                 answer all tokens count, and none of its prompt.
             steer: As for ``generate``.
-            batch_size: How many responses run as one stream.
+            batch_size: How many responses run as one stream; as many as memory allows
+                unless given.
 
         Raises:
             SterError: A text or a weight is refused.
         """
-        require_whole_number(batch_size, "batch_size")
-        deltas = sum_deltas(steer, self._session)
-        responses = take_list(texts, "responses")
-        for number, response in enumerate(responses, start=1):
-            check_text(response, "a response", number)
-        asked = None if prompts is None else check_asked(prompts)
-        return score_texts(self._session, responses, deltas, batch_size, asked)
-
-    def _plan_answers(
-        self, prompts: Iterable[str], steer: Steer, how: AnsweringKeywords
-    ) -> Writing:
-        """Plan the answers, refusing what can be refused without weights."""
-        answering = Answering.of(**how)
-        deltas = sum_deltas(steer, self._session)
-        return plan_writing(self._session, prompts, answering, [deltas])
+        return score_texts(self._session, texts, prompts, steer, batch_size)
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)
-
-    def _collect(self, reading: Reading) -> Activations:
-        return Activations(
-            array=np.concatenate([rows for _, rows in reading.waves()]),
-            layers=reading.layers,
-            prompts=tuple(reading.prompts),
-            model=self.model,
-            model_revision=self.model_revision,
-            hidden_size=self.config.hidden_size,
-        )

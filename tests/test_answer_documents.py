@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ster.documents.answers import AnswerWriter
+from ster.documents.answers import Answer, AnswerWriter
 from ster.errors import OutputError
 
 ENDS = [KeyboardInterrupt, RuntimeError, SystemExit]
@@ -20,7 +20,10 @@ def open_writer(path: Path) -> AnswerWriter:
 
 def answered(*answers: str) -> dict[str, object]:
     """Return the document of these answers."""
-    records = [{"prompt": f"p{n}", "answer": each} for n, each in enumerate(answers)]
+    records = [
+        {"prompt": f"p{n}", "strength": 0.5, "text": each, "tokens": 3, "ended": "stop"}
+        for n, each in enumerate(answers)
+    ]
     return {
         "schema_version": 1,
         "product": "ster",
@@ -30,19 +33,25 @@ def answered(*answers: str) -> dict[str, object]:
     }
 
 
+def answer(number: int, text: str) -> Answer:
+    return Answer(
+        prompt=f"p{number}", strength=0.5, text=text, token_ids=(7, 8, 9), ended="stop"
+    )
+
+
 def write_and_end(writer: AnswerWriter, number: int, end: type[BaseException]) -> None:
     with writer:
         for index in range(number):
-            writer.write(f"p{index}", f"a{index}")
+            writer.write(answer(index, f"a{index}"))
         raise end
 
 
 def test_answers_make_a_compact_document_in_order(tmp_path: Path):
     path = tmp_path / "new/answers.json"
     with open_writer(path) as writer:
-        writer.write("p0", 'é "\n')
+        writer.write(answer(0, 'é "\n'))
         assert not path.exists()
-        writer.write("p1", "")
+        writer.write(answer(1, ""))
     expected = answered('é "\n', "")
     text = json.dumps(expected, ensure_ascii=False, separators=(",", ":"))
     assert path.read_text(encoding="utf-8") == text
@@ -86,7 +95,7 @@ def test_answers_do_not_stay_in_memory(tmp_path: Path):
     with open_writer(tmp_path / "answers.json") as writer:
         tracemalloc.start()
         for index in range(500):
-            writer.write(f"p{index}", "x" * 10_000)
+            writer.write(answer(index, "x" * 10_000))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 500_000

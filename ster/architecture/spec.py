@@ -234,6 +234,15 @@ class ModelSpec:
             return 0
         return num_tokens if self._is_dynamic else self._told_apart_from + 1
 
+    @cached_property
+    def attention_kinds(self) -> tuple[int, ...]:
+        """Number the layers' kinds of attention: those that turn and see alike."""
+        each = [
+            (layer.attention.rotary, layer.attention.window) for layer in self.layers
+        ]
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(each))}
+        return tuple(numbers[kind] for kind in each)
+
     def reading_length(self, num_tokens: int, new_tokens: int) -> int:
         """Tell how many tokens are read at once at most while a text grows.
 

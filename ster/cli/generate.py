@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,9 +15,11 @@ from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
 from ster.cli.streams import say
 from ster.errors import UsageError
-from ster.text import counted, one_line, printable
+from ster.text import counted, decimal, one_line, printable
+from ster.vectors.strengths import parse_strengths
 
 if TYPE_CHECKING:
+    from ster.documents.answers import Answer
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
     from ster.vectors.steering import SteeringVector
@@ -30,6 +32,24 @@ def _check_strength(value: float) -> float:
             f"strength must be finite, not {value}", field="--strength", found=value
         )
     return value
+
+
+def _check_strengths(words: str | None) -> str | None:
+    """Refuse what is no list of numbers that a vector can be multiplied by."""
+    if words is None:
+        return None
+    strengths = parse_strengths(words)
+    if not strengths:
+        raise UsageError("there is no strength to answer at", field="--strengths")
+    for strength in strengths:
+        if strength.of_norm:
+            sentence = (
+                f"{decimal(strength.value)}n counts in lengths of the stream, which "
+                "only `ster vector evaluate` measures; give numbers"
+            )
+            raise UsageError(sentence, field="--strengths", found=strength.value)
+        _check_strength(strength.value)
+    return words
 
 
 def _take_prompt(words: str | None) -> str | None:
@@ -80,6 +100,16 @@ StrengthOption = Annotated[
         "vector as it was fitted; negative points the other way.",
     ),
 ]
+StrengthsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--strengths",
+        metavar="<S,S,...>",
+        callback=_check_strengths,
+        help="Answer at each of these strengths, all at once: a table, or with "
+        "--prompts a document.",
+    ),
+]
 System = Annotated[
     str | None,
     typer.Option(
@@ -125,6 +155,7 @@ def generate(
     output_path: Output = None,
     vector_path: Vector = None,
     strength: StrengthOption = 1.0,
+    strengths: StrengthsOption = None,
     system_path: System = None,
     max_new_tokens: MaxNewTokens = 128,
     temperature: Temperature = 0.0,
@@ -135,7 +166,8 @@ def generate(
 ) -> Iterator[str]:
     """Answer a prompt, with a steering vector added to the residual stream or without.
 
-    Prints the answer as it grows, or with --prompts the path of the answers' document.
+    Prints the answer as it grows, with --strengths a table of answers, or with
+    --prompts the path of the answers' document.
     """
     from ster.runs.sampling import Answering  # late: --help needs no arrays
 
@@ -144,34 +176,74 @@ def generate(
     )
     check_question(prompt, prompts_path, output_path)
     source = context.get_parameter_source("strength")
-    if vector_path is None and source is not None and source.name == "COMMANDLINE":
-        raise UsageError("--strength needs --vector", field="--strength")
+    given = ["--strength"] * (source is not None and source.name == "COMMANDLINE")
+    given += ["--strengths"] * (strengths is not None)
+    if len(given) > 1:
+        raise UsageError("give either --strength or --strengths, not both")
+    if given and vector_path is None:
+        raise UsageError(f"{given[0]} needs --vector", field=given[0])
     flags.check_device()
     inputs = [path for path in (prompts_path, vector_path, system_path) if path]
     if output_path is not None:
         check_output(output_path, inputs)
     prompts = read_prompts(prompt, prompts_path)
     how = replace(how, system=read_system(system_path))
-    steer = load_vectors(vector_path, strength)
-    return answer(flags, prompts, output_path, steer, how, text=text)
+    several = [] if strengths is None else parse_strengths(strengths)
+    asked = Asked(
+        prompts=prompts,
+        steer=load_vectors(vector_path),
+        strengths=[each.value for each in several] or [strength],
+        how=how,
+    )
+    return answer(flags, asked, output_path, is_table=strengths is not None, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be answered.
+
+    Args:
+        prompts: Each is answered at every strength.
+        steer: What is added to the stream.
+        strengths: What that is multiplied by.
+        how: How prompts are answered.
+    """
+
+    prompts: Sequence[str]
+    steer: Sequence[SteeringVector]
+    strengths: Sequence[float]
+    how: Answering
+
+    def answers(self, runtime: Runtime) -> Iterator[Answer]:
+        """Answer all; refuse at once what needs no weights."""
+        return runtime.answers(
+            self.prompts,
+            steer=self.steer,
+            strengths=self.strengths if self.steer else None,
+            answering=self.how,
+        )
 
 
 def answer(
     flags: ModelFlags,
-    prompts: Sequence[str],
+    asked: Asked,
     output_path: str | None,
-    steer: Sequence[SteeringVector],
-    how: Answering,
     *,
+    is_table: bool,
     text: bool,
 ) -> Iterator[str]:
     """Load the model and yield what is printed, while it is made."""
-    with flags.open(output_path=output_path) as runtime:
+    is_long = is_table or output_path is not None
+    with flags.open(output_path=output_path, is_long=is_long) as runtime:
         if output_path is not None:
-            write_answers(runtime, prompts, output_path, steer, how)
+            write_answers(runtime, asked, output_path)
             yield render_beside(output_path, output_path, text=text)
             return
-        pieces = runtime.stream(prompts[0], steer=steer, answering=how)
+        if is_table:
+            yield from write_table(asked.answers(runtime))
+            return
+        steer = [vector * asked.strengths[0] for vector in asked.steer]
+        pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
         # A pipe gets the text as it is. On a terminal what would control it is escaped,
         # and a newline gives the shell's prompt a line of its own.
         if not sys.stdout.isatty():
@@ -197,11 +269,20 @@ def read_system(path: str | None) -> str | None:
     return None if path is None else read_system_turn(path)
 
 
-def load_vectors(path: str | None, strength: float) -> list[SteeringVector]:
-    """Read a steering artifact, scaled, if there is one."""
+def load_vectors(path: str | None) -> list[SteeringVector]:
+    """Read a steering artifact, if there is one."""
     from ster.vectors.steering import SteeringVector
 
-    return [] if path is None else [SteeringVector.load(path) * strength]
+    return [] if path is None else [SteeringVector.load(path)]
+
+
+def write_table(answers: Iterator[Answer]) -> Iterator[str]:
+    """Write a Markdown table of strengths and answers, each on a line of its own."""
+    for number, each in enumerate(answers):
+        if number == 0:
+            yield "| strength | answer |\n|---|---|\n"
+        line = " ".join(each.text.split()).replace("|", "\\|")
+        yield f"| {decimal(each.strength or 0.0)} | {printable(line)} |\n"
 
 
 def check_question(
@@ -214,26 +295,22 @@ def check_question(
         raise UsageError("give either --prompt, or --prompts together with --output")
 
 
-def write_answers(
-    runtime: Runtime,
-    prompts: Sequence[str],
-    output_path: str,
-    steer: Sequence[SteeringVector],
-    how: Answering,
-) -> None:
+def write_answers(runtime: Runtime, asked: Asked, output_path: str) -> None:
     """Answer every prompt into a document; say what is kept when that ends early."""
     from ster.documents.answers import AnswerWriter
 
-    answers = runtime.generate_all(prompts, steer=steer, answering=how)
+    answers, total = asked.answers(runtime), len(asked.prompts)
+    each = len(asked.strengths) if asked.steer else 1
     writer = AnswerWriter(
         output_path, model=runtime.model, model_revision=runtime.model_revision
     )
     try:
         with writer:
-            for number, prompt in enumerate(prompts, start=1):
-                runtime.reporter.note(f"answering prompt {number} of {len(prompts)}")
-                writer.write(prompt, next(answers))
+            for number in range(1, total + 1):
+                runtime.reporter.note(f"answering prompt {number} of {total}")
+                for _ in range(each):
+                    writer.write(next(answers))
     finally:
         if writer.kept is not None:
             kept = counted(writer.num_answers, "answer")
-            say(f"kept {kept} of {len(prompts)} in {one_line(writer.kept)}\n")
+            say(f"kept {kept} of {total * each} in {one_line(writer.kept)}\n")

@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
@@ -162,13 +163,18 @@ class ModelFlags:
 
     @contextmanager
     def open(
-        self, layers: str = "all", output_path: str | None = None
+        self,
+        layers: str = "all",
+        output_path: str | None = None,
+        *,
+        is_long: bool = True,
     ) -> Iterator[Runtime]:
         """Load the model, and show what it says until the ``with`` ends.
 
         Args:
             layers: A selection of layers, checked as soon as the config is read.
             output_path: The output, which must not be a file of the model.
+            is_long: A line at the end says what was done, in how much time and memory.
 
         Raises:
             SterError: Whatever can be refused before the weights are opened.
@@ -180,11 +186,14 @@ class ModelFlags:
 
         if output_path is not None:  # the document names the model
             dump_json([self.model, self.revision], output_path)
+        begun = time.monotonic()
         with open_reporter() as reporter:
             runtime = open_runtime(self.choice, reporter=reporter, layers=layers)
             if output_path is not None:
                 check_output(output_path, local_files(self.model, self.revision))
             yield runtime
+            if is_long:
+                reporter.note(runtime.closing_line(time.monotonic() - begun))
 
 
 _FIRST, _LAST = ("model",), ("memory", "verbose", "text")

@@ -9,7 +9,7 @@ import typer
 from ster.cli.answer import render, render_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Command, Group, Layers, Text
-from ster.errors import DirectionError, DocumentError
+from ster.errors import DocumentError
 from ster.vectors.methods import parse_method
 from ster.vectors.strengths import StrengthTrial, parse_strengths
 
@@ -81,7 +81,8 @@ BatchSize = Annotated[
     typer.Option(
         "--batch-size",
         metavar="<N>",
-        help="Responses that are scored together; needed by --strengths.",
+        help="Responses that are scored together; as many as memory allows unless "
+        "given.",
     ),
 ]
 MaxSequence = Annotated[
@@ -89,7 +90,7 @@ MaxSequence = Annotated[
     typer.Option(
         "--max-sequence",
         metavar="<N>",
-        help="Leave out pairs with a side of more tokens; needed by --strengths.",
+        help="Leave out pairs with a side of more tokens; none unless given.",
     ),
 ]
 Artifact = Annotated[
@@ -227,13 +228,7 @@ def inspect(*, artifact: Artifact, text: Text = False) -> str:
 def read_trial(
     strengths: str | None, batch_size: int | None, max_sequence: int | None
 ) -> StrengthTrial | None:
-    """Refuse strengths without what they need, before any file is read."""
+    """Refuse what cannot be measured, before any file is read."""
     if strengths is None:
         return None
-    if batch_size is None:
-        sentence = "--strengths needs --batch-size; Ster assumes none"
-        raise DirectionError(sentence, field="--batch-size")
-    if max_sequence is None:
-        sentence = "--strengths needs --max-sequence; Ster assumes none"
-        raise DirectionError(sentence, field="--max-sequence")
     return StrengthTrial.of(strengths, batch_size=batch_size, max_sequence=max_sequence)

@@ -99,10 +99,12 @@ class DeviceMemory:
     Args:
         held: What this process holds already, weights included.
         limit: What it may hold where nobody says so.
+        peak: The most that it has held so far.
     """
 
     held: int
     limit: int
+    peak: int = 0
 
 
 class Cache(Protocol[Array]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import resource
+import sys
 from pathlib import Path
 
 from ster.errors import UsageError
@@ -53,6 +55,12 @@ def held_memory() -> int:
     import psutil
 
     return int(psutil.Process().memory_info().rss)
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
 
 
 def _container_limit() -> int:

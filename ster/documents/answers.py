@@ -80,9 +80,16 @@ class AnswerWriter:
         self._file.write(self._header)
         return self
 
-    def write(self, prompt: str, answer: str) -> None:
+    def write(self, answer: Answer) -> None:
         """Append an answer."""
-        record = dump_json({"prompt": prompt, "answer": answer}, self._file.path)
+        document = {
+            "prompt": answer.prompt,
+            "strength": answer.strength,
+            "text": answer.text,
+            "tokens": len(answer.token_ids),
+            "ended": answer.ended,
+        }
+        record = dump_json(document, self._file.path)
         self._file.write(b"," + record if self.num_answers else record)
         self.num_answers += 1
 

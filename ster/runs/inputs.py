@@ -55,15 +55,15 @@ def stream_inputs(
     tables = _tables_of(decoder, packed.position_ids, packed.rotary_lengths)
     brought = None if entering is None else decoder.bring_entering(entering)
 
-    def inputs(layer: int) -> LayerInputs[Array]:
+    def of_kind(layer: int, is_top: bool) -> LayerInputs[Array]:
         spec = decoder.spec.layers[layer].attention
         return LayerInputs(
             rotary=tables(spec.rotary),
-            attention=attend(spec.window, layer == top),
+            attention=attend(spec.window, is_top),
             entering=brought,
         )
 
-    return inputs
+    return _each_once(decoder, of_kind, top)
 
 
 def following_inputs(decoder: Decoder[Array], texts: Texts) -> InputsOf[Array]:
@@ -76,9 +76,28 @@ def following_inputs(decoder: Decoder[Array], texts: Texts) -> InputsOf[Array]:
     def attend(window: int | None) -> NextTokens[Array]:
         return decoder.bring_following(texts.next_tokens(window))
 
-    def inputs(layer: int) -> LayerInputs[Array]:
+    def of_kind(layer: int, is_top: bool) -> LayerInputs[Array]:
+        del is_top  # every row is wanted of each
         spec = decoder.spec.layers[layer].attention
         return LayerInputs(rotary=tables(spec.rotary), attention=attend(spec.window))
+
+    return _each_once(decoder, of_kind, None)
+
+
+def _each_once(
+    decoder: Decoder[Array],
+    of_kind: Callable[[int, bool], LayerInputs[Array]],
+    top: int | None,
+) -> InputsOf[Array]:
+    """Make the inputs of each kind of attention once, and those of the top layer."""
+    made: dict[tuple[int, bool], LayerInputs[Array]] = {}
+    kinds = decoder.spec.attention_kinds
+
+    def inputs(layer: int) -> LayerInputs[Array]:
+        key = kinds[layer], layer == top
+        if key not in made:
+            made[key] = of_kind(layer, layer == top)
+        return made[key]
 
     return inputs
 

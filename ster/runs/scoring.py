@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
-from ster.errors import DirectionError, NumericsError, PromptError
+from ster.errors import DirectionError, NumericsError
 from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
 from ster.runs.session import Session
@@ -117,35 +117,6 @@ def plan_scoring(
         steerings=steerings,
     )
     return Scoring(session=session, responses=responses, plan=plan)
-
-
-def score_texts(
-    session: Session,
-    texts: Sequence[str],
-    deltas: Deltas,
-    batch_size: int | None,
-    prompts: Sequence[str | None] | None = None,
-) -> list[float]:
-    """Sum each text's log-probabilities, as a whole response or an answer to a prompt.
-
-    Raises:
-        DirectionError: A batch would be empty.
-        PromptError: A text cannot be encoded, or one string is given for the list.
-        NumericsError: A score is no finite number.
-    """
-    if isinstance(texts, str):
-        raise PromptError(
-            "responses must be a list of strings, not one string",
-            field="responses",
-            found=texts,
-            expected="a list of strings",
-        )
-    if not texts:
-        return []
-    responses = session.encoder.encode_responses(texts, prompts)
-    scoring = plan_scoring(session, responses, batch_size)
-    with scoring.open() as scorer:
-        return scorer.score_all([deltas])[0]
 
 
 def score_responses(

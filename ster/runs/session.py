@@ -26,11 +26,22 @@ from ster.decoder.whole import WholeWeights
 from ster.errors import PromptError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
-from ster.runs.plan import Budget, Plan, Work, plan_run
+from ster.runs.plan import Budget, Plan, Work, megabytes, plan_run
 from ster.stream.packing import Tokens
+from ster.text import counted
 
 # Most prompts at once through a model that is not ster's own.
 WHOLE_PROMPTS = 16
+
+
+@dataclass(slots=True)
+class Done:
+    """What the runs of a session have done so far."""
+
+    prompts: int = 0
+    tokens: int = 0
+    distinct: int = 0
+    written: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +61,7 @@ class Session:
     spec: ModelSpec | WideSpec
     encoder: Encoder
     reporter: Reporter
+    done: Done = field(default_factory=Done, init=False)
     _weights: Weights | None = field(default=None, init=False)
     _files: dict[Path, WeightFile] = field(default_factory=dict, init=False)
     _taken: set[Placed] = field(default_factory=set, init=False)
@@ -126,6 +138,20 @@ class Session:
             yield decoder
         finally:
             decoder.close()
+        self.done.prompts += sum(map(len, plan.waves))
+        self.done.tokens += plan.num_prompt_tokens
+        self.done.distinct += plan.num_tokens
+
+    def closing_line(self, seconds: float) -> str:
+        """Say what was done, in how much time and memory."""
+        done = self.done
+        peak = self._implementation.device_memory(self.device).peak
+        written = f", {counted(done.written, 'token')} written" if done.written else ""
+        return (
+            f"{counted(done.prompts, 'prompt')}, {counted(done.tokens, 'token')} "
+            f"({done.distinct} distinct){written} in {seconds:.1f} s; "
+            f"peak {megabytes(peak)}"
+        )
 
     @property
     def _implementation(self) -> Implementation:

@@ -73,6 +73,7 @@ class Writing:
         with self.session.open(self.plan) as decoder:
             for text in self._grow(decoder):
                 if text.ended is not None:
+                    self.session.done.written += len(text.token_ids)
                     finished[text.number] = text
                 while following in finished:
                     yield self._written(finished.pop(following))

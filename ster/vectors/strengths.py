@@ -7,7 +7,6 @@ residual stream at the layers that are steered.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -90,8 +89,8 @@ class StrengthTrial:
 
     Args:
         strengths: In the order in which they are measured.
-        batch_size: Responses that run together.
-        max_sequence: Pairs with a side of more tokens are left out.
+        batch_size: Responses that run together; None is as many as memory allows.
+        max_sequence: Pairs with a side of more tokens are left out; None is none.
 
     Raises:
         DirectionError: There is no strength, one is not finite, or a batch or sequence
@@ -107,8 +106,8 @@ class StrengthTrial:
     """
 
     strengths: tuple[Strength, ...]
-    batch_size: int
-    max_sequence: int
+    batch_size: int | None = None
+    max_sequence: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""
@@ -124,7 +123,7 @@ class StrengthTrial:
                 raise DirectionError(sentence, field="strengths", found=each)
         for name in ("batch_size", "max_sequence"):
             number = getattr(self, name)
-            if require_whole_number(number, name) < 1:
+            if number is not None and require_whole_number(number, name) < 1:
                 words = "batch size" if name == "batch_size" else "maximum sequence"
                 raise DirectionError(
                     f"strength selection requires {words} of at least one",
@@ -137,17 +136,16 @@ class StrengthTrial:
         cls,
         strengths: Strengths,
         *,
-        batch_size: int = 8,
-        max_sequence: int = sys.maxsize,
+        batch_size: int | None = None,
+        max_sequence: int | None = None,
     ) -> StrengthTrial:
         """Make a trial from strengths as a notebook has them.
 
         Args:
             strengths: A comma list as on a command line, or a list of numbers, of
                 strings such as ``"0.5n"``, and of ``Strength`` values.
-            batch_size: Responses that run together.
-            max_sequence: Pairs with a side of more tokens are left out; unless given,
-                none is.
+            batch_size: As for the class.
+            max_sequence: As for the class.
 
         Raises:
             UsageError: One is no strength.

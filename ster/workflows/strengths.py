@@ -39,7 +39,9 @@ class EncodedSides:
     num_pairs: int
 
 
-def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> EncodedSides:
+def encode_sides(
+    session: Session, pairs: PairSet, max_sequence: int | None
+) -> EncodedSides:
     """Encode both sides of every pair as responses, once for all strengths.
 
     Pairs that are too long to be scored are left out, each with a note.
@@ -54,7 +56,7 @@ def encode_sides(session: Session, pairs: PairSet, max_sequence: int) -> Encoded
     lengths: list[int] = []
     for number, pair in enumerate(both, start=1):
         lengths.append(max(map(len, pair)))
-        if lengths[-1] <= max_sequence:
+        if max_sequence is None or lengths[-1] <= max_sequence:
             kept += 2 * number - 2, 2 * number - 1
             continue
         session.reporter.note(
@@ -95,17 +97,17 @@ def measure_strengths(
         CapacityError: The run does not fit.
     """
     values = [strength.times(residual_norm) for strength in trial.strengths]
-    steered = [(value, _deltas(vector, value)) for value in values]
+    # Strength 0 is the baseline, whether anybody asks for it or not.
+    distinct = [*dict.fromkeys([0.0, *values])]
     scoring = plan_scoring(
-        session, sides.responses, trial.batch_size, steerings=1 + len(steered)
+        session, sides.responses, trial.batch_size, steerings=len(distinct)
     )
-    measured: list[MeasuredStrength] = []
     with scoring.open() as scorer:
-        before, *others = np.array(
-            scorer.score_all([{}, *(deltas for _, deltas in steered)])
-        )
-    for (value, _), after in zip(steered, others, strict=True):
-        measured.append(_compare(value, after - before))
+        found = scorer.score_all([_deltas(vector, value) for value in distinct])
+    scores = dict(zip(distinct, map(np.array, found), strict=True))
+    measured: list[MeasuredStrength] = []
+    for value in values:
+        measured.append(_compare(value, scores[value] - scores[0.0]))
         session.reporter.note(_sentence(measured[-1]))
     return StrengthChoice(
         candidates=_mark_best(measured),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Cache, Chosen, Decoder, DeviceMemory, Weights
 from ster.decoder.devices import MLX_CPU, not_built
-from ster.decoder.memory import free_memory, held_memory
+from ster.decoder.memory import free_memory, held_memory, peak_memory
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
 from ster.decoder.mlx.block import MLXBlock
 from ster.decoder.mlx.failures import device_failures
@@ -63,15 +63,16 @@ def device_memory(device: str) -> DeviceMemory:
     """
     if device == MLX_CPU:
         held = held_memory()
-        return DeviceMemory(held=held, limit=held + free_memory())
+        limit, peak = held + free_memory(), peak_memory()
+        return DeviceMemory(held=held, limit=limit, peak=peak)
     held, known = int(mx.get_active_memory()), mx.device_info(mx.gpu)
+    peak = int(mx.get_peak_memory())
     if "max_recommended_working_set_size" in known:
-        return DeviceMemory(
-            held=held, limit=int(known["max_recommended_working_set_size"])
-        )
+        limit = int(known["max_recommended_working_set_size"])
+        return DeviceMemory(held=held, limit=limit, peak=peak)
     # On CUDA others may have taken some of it.
     free = int(known.get("free_memory", known.get("memory_size", 2**62)))
-    return DeviceMemory(held=held, limit=held + free)
+    return DeviceMemory(held=held, limit=held + free, peak=peak)
 
 
 def hold_weights(model: ModelSpec, *, device: str, precision: str) -> MLXWeights:

@@ -142,8 +142,10 @@ class SelfAttention:
     def project(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32, F32]:
         """Make rotated queries and keys, and values, of some rows."""
         out = scratch.columns("projected", len(x), len(self.qkv_proj.weight))
-        q, kv = np.split(self.qkv_proj(x, out), [self.spec.query_size], axis=-1)
-        return self._queries(q, angles), *self._keys_values(kv, angles)
+        made, size = self.qkv_proj(x, out), self.spec.query_size
+        return self._queries(made[:, :size], angles), *self._keys_values(
+            made[:, size:], angles
+        )
 
     def keys_values(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32]:
         """Make rotated keys, and values, of some rows."""
@@ -163,7 +165,8 @@ class SelfAttention:
         return q if scale is None else q * scale
 
     def _keys_values(self, kv: F32, angles: Angles) -> tuple[F32, F32]:
-        k, v = np.split(kv, 2, axis=1)
+        size = self.spec.key_value_size
+        k, v = kv[:, :size], kv[:, size:]
         return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
 
     def _heads(self, rows: F32, norm: AnyNorm | None) -> F32:

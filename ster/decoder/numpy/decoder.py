@@ -17,7 +17,7 @@ from ster.decoder.contract import (
     Footprint,
     Weights,
 )
-from ster.decoder.memory import free_memory, held_memory
+from ster.decoder.memory import free_memory, held_memory, peak_memory
 from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, cap
 from ster.decoder.numpy.block import NumpyBlock
 from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, rounded, slice_rows
@@ -59,7 +59,8 @@ def device_memory(device: str) -> DeviceMemory:
     """Say what the process holds, and a share of what is free beside it."""
     del device
     held = held_memory()
-    return DeviceMemory(held=held, limit=held + free_memory())
+    limit, peak = held + free_memory(), peak_memory()
+    return DeviceMemory(held=held, limit=limit, peak=peak)
 
 
 def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footprint:
