@@ -71,6 +71,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def megabytes(count: int) -> str:
+    """Write what is needed, in bytes, as megabytes: rounded up."""
+    return f"{-(-count // 10**6)} MB"
+
+
+def allowed_megabytes(count: int) -> str:
+    """Write what may be used as megabytes: rounded down, for no more may be."""
+    return counted(count, "byte") if count < 10**6 else f"{count // 10**6} MB"
+
+
 def to_float(number: float | Real) -> float:
     """Convert any real number; an integer too large for a float becomes infinite."""
     try:

@@ -10,6 +10,7 @@ import pytest
 import ster
 from ster.errors import PromptError, SterError, UsageError
 from ster.runs.sampling import Answering, Sampling
+from tests.checkpoints import make_config, text, write_checkpoint
 
 
 def test_the_keywords_make_one_value():
@@ -192,3 +193,51 @@ def test_numbers_of_other_methods_are_refused_by_name(runtime: ster.Runtime):
     with pytest.raises(UsageError) as share:
         runtime.optimize(pairs, holdout=wrong)
     assert [size.value.field, share.value.field] == ["batch_size", "holdout"]
+
+
+def test_answers_come_prompt_by_prompt_with_their_strengths(tmp_path):
+    runtime = ster.load(write_checkpoint(tmp_path, make_config()).directory)
+    vector = ster.SteeringVector(
+        layers=(1,),
+        array=np.full((1, 32), 2.0, np.float32),
+        model=runtime.model,
+        trait_name="x",
+        method="caa",
+    )
+    prompts = [text([3, 4]), text([5])]
+    answers = list(
+        runtime.answers(iter(prompts), steer=vector, strengths="-1,0", max_new_tokens=4)
+    )
+    assert [(each.prompt, each.strength) for each in answers] == [
+        (prompt, strength) for prompt in prompts for strength in (-1.0, 0.0)
+    ]
+    assert [each.text for each in answers[1::2]] == [
+        runtime.generate(prompt, max_new_tokens=4) for prompt in prompts
+    ]
+    (once,) = runtime.answers(prompts[:1], steer=vector, max_new_tokens=4)
+    assert once.strength == 1.0
+    (plain,) = runtime.answers(prompts[:1], max_new_tokens=4)
+    assert (plain.strength, plain.ended) == (None, "length")
+    assert len(plain.token_ids) == 4
+    for wrong, steer in (("0.5n", vector), ("", vector), ("1", ())):
+        with pytest.raises(UsageError) as refused:
+            runtime.answers(prompts, steer=steer, strengths=wrong)
+        assert refused.value.field == "strengths"
+
+
+@pytest.mark.parametrize(
+    ("length", "stop", "ended"),
+    [(512, 2, "length"), (7, 2, "context"), (512, ..., "stop")],
+)
+def test_answers_say_why_they_ended(tmp_path, length, stop, ended):
+    config = make_config(max_position_embeddings=length)
+    made = write_checkpoint(tmp_path / "a", config)
+    (whole,) = ster.load(made.directory).answers([text([5])], max_new_tokens=9)
+    at = min(9, length - 1)
+    if stop is ...:
+        config["eos_token_id"] = whole.token_ids[3]
+        at = whole.token_ids.index(whole.token_ids[3])
+        made = write_checkpoint(tmp_path / "b", config)
+    (found,) = ster.load(made.directory).answers([text([5])], max_new_tokens=9)
+    assert found.ended == ended
+    assert found.token_ids == whole.token_ids[:at]

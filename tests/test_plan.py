@@ -17,11 +17,10 @@ from ster.runs.plan import (
     Budget,
     Plan,
     Work,
-    allowed_megabytes,
-    megabytes,
     plan_run,
 )
 from ster.stream.packing import pack_prompts
+from ster.text import allowed_megabytes, megabytes
 
 FOOTPRINT = Footprint(
     blocks=(1000, 1000, 1000),

@@ -175,13 +175,7 @@ def generate(
         max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
     check_question(prompt, prompts_path, output_path)
-    source = context.get_parameter_source("strength")
-    given = ["--strength"] * (source is not None and source.name == "COMMANDLINE")
-    given += ["--strengths"] * (strengths is not None)
-    if len(given) > 1:
-        raise UsageError("give either --strength or --strengths, not both")
-    if given and vector_path is None:
-        raise UsageError(f"{given[0]} needs --vector", field=given[0])
+    check_given(context, strengths, vector_path)
     flags.check_device()
     inputs = [path for path in (prompts_path, vector_path, system_path) if path]
     if output_path is not None:
@@ -233,8 +227,8 @@ def answer(
     text: bool,
 ) -> Iterator[str]:
     """Load the model and yield what is printed, while it is made."""
-    is_long = is_table or output_path is not None
-    with flags.open(output_path=output_path, is_long=is_long) as runtime:
+    counts = is_table or output_path is not None
+    with flags.open(output_path=output_path, counts=counts) as runtime:
         if output_path is not None:
             write_answers(runtime, asked, output_path)
             yield render_beside(output_path, output_path, text=text)
@@ -293,6 +287,19 @@ def check_question(
     many = prompt is None and prompts_path is not None and output_path is not None
     if not (one or many):
         raise UsageError("give either --prompt, or --prompts together with --output")
+
+
+def check_given(
+    context: typer.Context, strengths: str | None, vector_path: str | None
+) -> None:
+    """Refuse strengths in two ways, or of nothing."""
+    source = context.get_parameter_source("strength")
+    given = ["--strength"] * (source is not None and source.name == "COMMANDLINE")
+    given += ["--strengths"] * (strengths is not None)
+    if len(given) > 1:
+        raise UsageError("give either --strength or --strengths, not both")
+    if given and vector_path is None:
+        raise UsageError(f"{given[0]} needs --vector", field=given[0])
 
 
 def write_answers(runtime: Runtime, asked: Asked, output_path: str) -> None:

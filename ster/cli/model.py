@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ster.runtime import Runtime
 
 Answer = TypeVar("Answer")
+# A run of so many seconds is a long one.
+LONG_SECONDS = 5.0
 
 
 def _check_chat_template(word: str) -> str:
@@ -167,14 +169,15 @@ class ModelFlags:
         layers: str = "all",
         output_path: str | None = None,
         *,
-        is_long: bool = True,
+        counts: bool = True,
     ) -> Iterator[Runtime]:
         """Load the model, and show what it says until the ``with`` ends.
 
         Args:
             layers: A selection of layers, checked as soon as the config is read.
             output_path: The output, which must not be a file of the model.
-            is_long: A line at the end says what was done, in how much time and memory.
+            counts: At the end of a long run, and with --verbose, a line says what was
+                done, in how much time and memory.
 
         Raises:
             SterError: Whatever can be refused before the weights are opened.
@@ -192,8 +195,9 @@ class ModelFlags:
             if output_path is not None:
                 check_output(output_path, local_files(self.model, self.revision))
             yield runtime
-            if is_long:
-                reporter.note(runtime.closing_line(time.monotonic() - begun))
+            seconds = time.monotonic() - begun
+            if counts and (seconds >= LONG_SECONDS or self.verbose):
+                reporter.note(runtime.closing_line(seconds))
 
 
 _FIRST, _LAST = ("model",), ("memory", "verbose", "text")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
 from ster.stream.packing import DistinctTokens, Tokens
-from ster.text import counted
+from ster.text import allowed_megabytes, counted, megabytes
 
 # Few enough that a wave's stream is small beside any model's weights.
 WAVE_TOKENS = 16384
@@ -328,16 +328,6 @@ def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load
         load = larger
     waves.append((range(start, len(work.token_ids)), load))
     return waves
-
-
-def megabytes(count: int) -> str:
-    """Write what is needed, in bytes, as megabytes: rounded up."""
-    return f"{-(-count // 10**6)} MB"
-
-
-def allowed_megabytes(count: int) -> str:
-    """Write what may be used as megabytes: rounded down, for no more may be."""
-    return counted(count, "byte") if count < 10**6 else f"{count // 10**6} MB"
 
 
 def _refuse_if_too_large(needed: int, work: Work, budget: Budget) -> None:

@@ -26,9 +26,9 @@ from ster.decoder.whole import WholeWeights
 from ster.errors import PromptError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
-from ster.runs.plan import Budget, Plan, Work, megabytes, plan_run
+from ster.runs.plan import Budget, Plan, Work, plan_run
 from ster.stream.packing import Tokens
-from ster.text import counted
+from ster.text import counted, megabytes
 
 # Most prompts at once through a model that is not ster's own.
 WHOLE_PROMPTS = 16

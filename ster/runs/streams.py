@@ -164,23 +164,19 @@ class SteeredPrompts:
             return [
                 Part(start=0, stop=num_blocks, inputs_of=inputs_of, steering=steering)
             ]
+        start, rows = self.parting + 1, self.rows
         before = stream_inputs(
             decoder,
             self.before,
-            top=num_blocks,
+            top=num_blocks,  # which does not run: all rows are wanted of each
             top_rows=None,
-            entering=None if entering is None else entering.taken_from(self.rows),
+            entering=None if entering is None else entering.taken_from(rows),
         )
-        start, rows = self.parting + 1, self.rows
+        below = steerings.below(self.parting, int(which[0]))
         if start == num_blocks and top_rows is not None:
             rows = rows[top_rows]
         return [
-            Part(
-                start=0,
-                stop=start,
-                inputs_of=before,
-                steering=steerings.below(self.parting, int(which[0])),
-            ),
+            Part(start=0, stop=start, inputs_of=before, steering=below),
             Part(
                 start=start,
                 stop=num_blocks,

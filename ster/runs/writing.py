@@ -14,12 +14,13 @@ from ster.decoder.contract import Decoder
 from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
 from ster.runs.growing import Ended, Growing, Growth, grow
-from ster.runs.plan import Plan, allowed_megabytes, megabytes
+from ster.runs.plan import Plan
 from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
 from ster.runs.streams import Deltas
 from ster.stream.packing import Tokens
+from ster.text import allowed_megabytes, megabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

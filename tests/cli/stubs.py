@@ -89,5 +89,8 @@ class StubRuntime:
         with AtomicFile(output) as file:
             self.run(prompts, layers, file, self.reporter)
 
+    def closing_line(self, seconds: float) -> str:
+        return f"it took {seconds:.0f} s"
+
     def write_toy_checkpoint(self, directory: str) -> None:
         self.record("write_toy_checkpoint", directory)

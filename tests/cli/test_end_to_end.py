@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ster import __version__
-from ster.cli import run
+from ster.cli import model, run
 from tests.cli.user import ABSENT, APPLIED, CLOCK, OFF, PROGRESS, Ran, User
 
 PROMPTS = Path(__file__).parents[2] / "assets" / "prompts.json"
@@ -310,9 +310,20 @@ def test_a_prompt_past_the_trained_length_is_warned_of_and_read_whole(user: User
 def test_verbose_adds_the_plan_and_nothing_else(user: User):
     ran = user.runs("--verbose", "--memory", "8G")
     assert (ran.code, ran.out) == (0, "o.json\n")
-    added = [line for line in ran.err.splitlines() if line.startswith("plan: ")]
+    *lines, closing = ran.err.splitlines(keepends=True)
+    added = [line for line in lines if line.startswith("plan: ")]
     assert len(added) == 1
-    assert ran.err.replace(f"{added[0]}\n", "") == ABSENT + PROGRESS
+    assert "".join(lines).replace(added[0], "") == ABSENT + PROGRESS
+    assert re.fullmatch(CLOSING, closing)
+
+
+CLOSING = r"2 prompts, \d+ tokens \(\d+ distinct\) in \d+\.\d s; peak \d+ MB\n"
+
+
+def test_a_long_run_says_at_its_end_what_it_did(user: User, monkeypatch):
+    assert not re.search(CLOSING, user.runs().err)
+    monkeypatch.setattr(model, "LONG_SECONDS", 0.0)
+    assert re.search(CLOSING, user.runs().err)
 
 
 @pytest.mark.parametrize("words", [["--version"], ["-V"]])

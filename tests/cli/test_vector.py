@@ -275,16 +275,6 @@ SPLIT = (
             "failed to read steering artifact no",
         ),
         (
-            words("evaluate", *STRENGTHS, pairs="no"),
-            1,
-            "--strengths needs --batch-size; Ster assumes none",
-        ),
-        (
-            words("evaluate", *STRENGTHS, "--batch-size", "2", pairs="no"),
-            1,
-            "--strengths needs --max-sequence; Ster assumes none",
-        ),
-        (
             words("evaluate", "--strengths=,", *LIMITS, pairs="no"),
             2,
             'invalid strength ""; expected a number, or one followed by n',
