@@ -25,7 +25,8 @@ class Progress:
         prompts_done: Prompts finished. A wave at work counts by the share of its blocks
             that have run.
         num_prompts: Prompts in all.
-        layer: The block that was just finished.
+        layer: The block that was just finished; None where tokens are written one by
+            one, through all blocks.
         num_layers: Blocks that the run goes through.
         tokens_done: Distinct tokens that are through all blocks, counted the same way.
         num_tokens: Distinct tokens in all.
@@ -34,7 +35,7 @@ class Progress:
 
     prompts_done: int
     num_prompts: int
-    layer: int
+    layer: int | None
     num_layers: int
     tokens_done: int
     num_tokens: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -227,14 +227,16 @@ def answer(
     text: bool,
 ) -> Iterator[str]:
     """Load the model and yield what is printed, while it is made."""
-    counts = is_table or output_path is not None
-    with flags.open(output_path=output_path, counts=counts) as runtime:
+    if is_table and output_path is None:
+        with flags.open() as runtime:
+            answers = [*asked.answers(runtime)]
+        # When the display of progress has ended, which would stand in its way.
+        yield from write_table(answers)
+        return
+    with flags.open(output_path=output_path, counts=output_path is not None) as runtime:
         if output_path is not None:
             write_answers(runtime, asked, output_path)
             yield render_beside(output_path, output_path, text=text)
-            return
-        if is_table:
-            yield from write_table(asked.answers(runtime))
             return
         steer = [vector * asked.strengths[0] for vector in asked.steer]
         pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
@@ -270,11 +272,10 @@ def load_vectors(path: str | None) -> list[SteeringVector]:
     return [] if path is None else [SteeringVector.load(path)]
 
 
-def write_table(answers: Iterator[Answer]) -> Iterator[str]:
+def write_table(answers: Iterable[Answer]) -> Iterator[str]:
     """Write a Markdown table of strengths and answers, each on a line of its own."""
-    for number, each in enumerate(answers):
-        if number == 0:
-            yield "| strength | answer |\n|---|---|\n"
+    yield "| strength | answer |\n|---|---|\n"
+    for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
         yield f"| {decimal(each.strength or 0.0)} | {printable(line)} |\n"
 

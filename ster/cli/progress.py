@@ -45,11 +45,22 @@ def open_console() -> Console:
     return Console(file=Messages(), highlight=False, markup=False, emoji=False)  # type: ignore[arg-type]
 
 
-class PlainReporter:
-    """One line each: notes, warnings, and every prompt once and in order."""
+# Runs of which every item has its line; of others there is one in some seconds.
+EACH = ("extracting prompt", "reading pair")
+QUIET_SECONDS = 5.0
 
-    def __init__(self) -> None:
+
+class PlainReporter:
+    """One line each: notes, warnings, and every prompt that is read, in order.
+
+    Args:
+        clock: Returns seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lines = 0
+        self._clock = clock
+        self._said = clock()
 
     def note(self, sentence: str) -> None:
         """Write the note."""
@@ -61,8 +72,14 @@ class PlainReporter:
         say(f"warning: {one_line(sentence)}\n")
 
     def progress(self, progress: Progress) -> None:
-        """Write a line for every prompt that was finished since the last time."""
+        """Write a line for every prompt that was finished since the last time.
+
+        Of other runs there is one in some seconds.
+        """
         raise_if_stopped()
+        if progress.label not in EACH:
+            self._say_seldom(progress)
+            return
         last = min(progress.prompts_done, progress.num_prompts)
         numbers = range(self._lines + 1, last + 1)
         total = progress.num_prompts
@@ -70,6 +87,12 @@ class PlainReporter:
         if lines:
             say("".join(lines))
             self._lines = last
+
+    def _say_seldom(self, progress: Progress) -> None:
+        now = self._clock()
+        if now - self._said >= QUIET_SECONDS:
+            self._said = now
+            say(f"{progress.label}: {describe(progress, 0)}\n")
 
 
 class LiveReporter:
@@ -91,7 +114,9 @@ class LiveReporter:
 
         self._console = console
         self._clock = clock
+        # When the first progress of a run came, and at how many tokens.
         self._first: tuple[float, int] | None = None
+        self._label = ""
         self._drawn = float("-inf")
         self._bar = Bar(
             BarColumn(bar_width=24),
@@ -117,8 +142,8 @@ class LiveReporter:
         """Redraw the bar, ten times a second at most and always at the end."""
         raise_if_stopped()
         now = self._clock()
-        if self._first is None:
-            self._first = (now, progress.tokens_done)
+        if self._first is None or progress.label != self._label:
+            self._first, self._label = (now, progress.tokens_done), progress.label
         finished = progress.prompts_done >= progress.num_prompts
         if finished or now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
@@ -152,7 +177,8 @@ def describe(progress: Progress, tokens_per_second: float) -> str:
     """
     counted = progress.label.rpartition(" ")[2]
     parts = [f"{progress.prompts_done}/{progress.num_prompts} {counted}s"]
-    parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
+    if progress.layer is not None:
+        parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
     if tokens_per_second > 0:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")
         tokens_left = max(0, progress.num_tokens - progress.tokens_done)

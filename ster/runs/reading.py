@@ -14,9 +14,9 @@ from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError
-from ster.reporting import Progress
 from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
+from ster.runs.progress import report_block
 from ster.runs.session import Session
 from ster.runs.streams import Deltas, Steerings, pack_steered
 from ster.stream.packing import Tokens
@@ -64,28 +64,17 @@ class Reading:
         with self.session.open(self.plan) as decoder:
             for number, wave in enumerate(self.plan.waves):
                 token_ids = [self.token_ids[index] for index in wave]
-                on_block = partial(self._report, number)
+                on_block = partial(
+                    report_block,
+                    self.session,
+                    self.plan,
+                    number,
+                    label=self.label,
+                    prompts_per_item=self.prompts_per_item,
+                )
                 rows = read_rows(decoder, token_ids, layers, self.deltas, on_block)
                 check_finite(rows, wave, layers, self.session)
                 yield wave, rows
-
-    def _report(self, number: int, layer: int) -> None:
-        """Report progress; a wave at work counts by the share of blocks behind it."""
-        plan, share = self.plan, (layer + 1) / self.plan.num_blocks
-        wave = plan.waves[number]
-        done = wave.start + int(len(wave) * share)
-        tokens = sum(plan.wave_tokens[:number]) + int(plan.wave_tokens[number] * share)
-        self.session.reporter.progress(
-            Progress(
-                label=self.label,
-                prompts_done=done // self.prompts_per_item,
-                num_prompts=len(self.prompts) // self.prompts_per_item,
-                layer=layer,
-                num_layers=plan.num_blocks,
-                tokens_done=tokens,
-                num_tokens=plan.num_tokens,
-            )
-        )
 
 
 def plan_reading(

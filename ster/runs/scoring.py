@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError
 from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
+from ster.runs.progress import report_block
 from ster.runs.session import Session
 from ster.runs.streams import Deltas, Steerings, pack_steered
 from ster.stream.packing import Ints, PackedPrompts
@@ -67,16 +69,20 @@ class Scorer:
             NumericsError: A score is no finite number.
         """
         scores: list[list[float]] = [[] for _ in steerings]
-        for wave in self.scoring.plan.waves:
+        session, plan = self.scoring.session, self.scoring.plan
+        for number, wave in enumerate(plan.waves):
             responses = self.scoring.responses.take(wave)
-            found = score_responses(self.decoder, responses, steerings)
+            on_block = partial(
+                report_block, session, plan, number, label="scoring response"
+            )
+            found = score_responses(self.decoder, responses, steerings, on_block)
             for whole, part in zip(scores, found, strict=True):
                 whole += part
         for deltas, each in zip(steerings, scores, strict=True):
             finite = np.isfinite(each)
             if not finite.all():
                 what, number = "a log-probability is", int(finite.argmin()) + 1
-                raise not_finite(what, self.scoring.session, deltas, number)
+                raise not_finite(what, session, deltas, number)
         return scores
 
 

@@ -8,7 +8,7 @@ prompt has rows of its own for each of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -98,11 +98,22 @@ class Steerings(Generic[Array]):
                     return layer
         return None
 
-    def of(self, which: Ints | None) -> Steering[Array]:
-        """Return what is added to rows, each with its steering."""
-        if which is not None and len(self._deltas) == 1:
-            which = None
-        return Steering(vectors=self._vectors, which=which)
+    def of(
+        self, which: Ints, top: int | None = None, top_rows: Ints | None = None
+    ) -> Steering[Array]:
+        """Return what is added to rows, each with its steering.
+
+        Args:
+            which: The steering of each row.
+            top: After this layer there are other rows, ...
+            top_rows: ... which are these.
+        """
+        if len(self._deltas) == 1:
+            return Steering(vectors=self._vectors)
+        at_top = which if top_rows is None else which[top_rows]
+        return Steering(
+            vectors=self._vectors, which=which, top=top, which_at_top=at_top
+        )
 
     def below(self, layer: int, which: int) -> Steering[Array]:
         """Return what one steering adds before a layer, as others do."""
@@ -152,14 +163,11 @@ class SteeredPrompts:
                 distinct; None is all.
             entering: Where caches put the keys of ``packed``, if there are any.
         """
-        top, which = num_blocks - 1, self.which
+        top = num_blocks - 1
         inputs_of = stream_inputs(
             decoder, self.packed, top=top, top_rows=top_rows, entering=entering
         )
-        at_top = which if top_rows is None else which[top_rows]
-        steering = replace(
-            steerings.of(which), top=top, which_at_top=steerings.of(at_top).which
-        )
+        steering = steerings.of(self.which, top, top_rows)
         if self.parting is None or self.rows is None:
             return [
                 Part(start=0, stop=num_blocks, inputs_of=inputs_of, steering=steering)
@@ -172,7 +180,7 @@ class SteeredPrompts:
             top_rows=None,
             entering=None if entering is None else entering.taken_from(rows),
         )
-        below = steerings.below(self.parting, int(which[0]))
+        below = steerings.below(self.parting, int(self.which[0]))
         if start == num_blocks and top_rows is not None:
             rows = rows[top_rows]
         return [

@@ -13,6 +13,7 @@ from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
 from ster.documents.prompts import check_prompts
 from ster.errors import PromptError
+from ster.reporting import Progress
 from ster.runs.growing import Ended, Growing, Growth, grow
 from ster.runs.plan import Plan
 from ster.runs.sampling import Answering
@@ -70,15 +71,17 @@ class Writing:
             The answers to a prompt, one for each steering, then those to the next.
         """
         finished: dict[int, Growing] = {}
-        following = 0
+        following, written = 0, 0
         with self.session.open(self.plan) as decoder:
             for text in self._grow(decoder):
+                written += 1
                 if text.ended is not None:
                     self.session.done.written += len(text.token_ids)
                     finished[text.number] = text
                 while following in finished:
                     yield self._written(finished.pop(following))
                     following += 1
+                self._report(following + len(finished), written)
 
     def stream(self) -> Iterator[str]:
         """Answer the first prompt, yielding text as it becomes readable."""
@@ -92,6 +95,20 @@ class Writing:
                 taken = len(growing.token_ids)
         if piece := text.rest():
             yield piece
+
+    def _report(self, num_ended: int, num_written: int) -> None:
+        total = len(self.token_ids) * len(self.steerings)
+        self.session.reporter.progress(
+            Progress(
+                label="answering prompt",
+                prompts_done=num_ended,
+                num_prompts=total,
+                layer=None,
+                num_layers=self.plan.num_blocks,
+                tokens_done=num_written,
+                num_tokens=max(num_written, total * self.answering.max_new_tokens),
+            )
+        )
 
     def _grow(self, decoder: Decoder[Any]) -> Iterator[Growing]:
         """Let the answers grow; refuse scores that are no numbers."""

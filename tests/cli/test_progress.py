@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,23 @@ def test_every_prompt_has_one_plain_line_in_order(capsys, steps):
         reporter.progress(state(done))
     expected = "".join(f"extracting prompt {n}/5\n" for n in range(1, 6))
     assert capsys.readouterr() == ("", expected)
+
+
+def test_of_answers_and_scores_there_is_a_plain_line_in_five_seconds(capsys):
+    clock = Clock()
+    reporter = PlainReporter(clock)
+    for done, now in ((0, 101.0), (1, 104.9), (2, 105.0), (3, 109.9), (4, 112.0)):
+        clock.now = now
+        words: dict[str, Any] = {"label": "scoring response"}
+        reporter.progress(replace(state(done), **words))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "scoring response: 2/5 responses, block 3/4"
+    assert second == "scoring response: 4/5 responses, block 3/4"
+
+
+def test_tokens_that_are_written_have_no_block():
+    progress = replace(state(3), layer=None, label="answering prompt")
+    assert describe(progress, 0.0) == "3/5 prompts"
 
 
 def test_plain_notes_have_no_prefix_and_warnings_have_one(capsys):
