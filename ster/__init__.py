@@ -10,6 +10,7 @@ import importlib
 TYPE_CHECKING = False  # type checkers take this for typing's, whose import is slow
 if TYPE_CHECKING:
     from ster.documents.activations import Activations
+    from ster.documents.answers import Answer
     from ster.documents.pairs import ContrastPair, PairSet
     from ster.errors import SterError
     from ster.loading import load
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Activations",
+    "Answer",
     "Answering",
     "ContrastPair",
     "PairSet",
@@ -40,6 +42,7 @@ __all__ = [
 
 _HOMES = {
     "Activations": "ster.documents.activations",
+    "Answer": "ster.documents.answers",
     "Answering": "ster.runs.sampling",
     "ContrastPair": "ster.documents.pairs",
     "PairSet": "ster.documents.pairs",

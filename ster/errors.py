@@ -150,9 +150,7 @@ class OutputError(SterError):
 _WAYS = {
     "PairSet": "ster.PairSet.load(path) reads one, ster.PairSet.of([...]) makes one",
     "SteeringVector": "ster.SteeringVector.load(path) reads one",
-    "StrengthTrial": (
-        'ster.StrengthTrial.of("-4,4", batch_size=8, max_sequence=200) makes one'
-    ),
+    "StrengthTrial": ('ster.StrengthTrial.of("-4,4") makes one'),
     "Strength": "ster.StrengthTrial.of([-4, 4]) takes numbers",
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
     "Answering": "ster.Answering(max_new_tokens=64) makes one",

@@ -279,7 +279,7 @@ class Runtime:
         steer: Steer = (),
         **how: Unpack[AnsweringKeywords],
     ) -> Iterator[str]:
-        """Answer prompts one by one, each as ``generate`` does.
+        """Answer many prompts at once, each as ``generate`` does, in their order.
 
         Raises:
             SterError: As for ``generate``; every prompt is checked before the first is
