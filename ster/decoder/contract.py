@@ -200,6 +200,18 @@ class Decoder(Protocol[Array]):
         """Apply final norm and head: logits, (num_tokens, vocab_size) f32."""
         ...
 
+    def log_probabilities(
+        self, hidden: Array, places: Ints, token_ids: Ints
+    ) -> NDArray[np.float64]:
+        """Compute how likely tokens are, (num_tokens,).
+
+        Args:
+            hidden: Rows of the stream after the last block.
+            places: The row that tells of each token.
+            token_ids: The tokens.
+        """
+        ...
+
     def choose(self, hidden: Array, drawing: Drawing | None) -> Chosen[Array]:
         """Choose the token after each row, (num_rows, hidden_size).
 

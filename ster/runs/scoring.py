@@ -23,9 +23,8 @@ from ster.runs.streams import Deltas, Steerings, pack_steered
 from ster.stream.packing import Ints, PackedPrompts
 
 Array = TypeVar("Array")
-F32 = NDArray[np.float32]
-# Rows that go through the head at once, and rows whose logits are widened at once.
-HEAD_ROWS, LOGIT_ROWS = 128, 32
+# Rows that go through the head at once.
+HEAD_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +117,7 @@ def plan_scoring(
         responses.token_ids,
         session.spec.num_hidden_layers,
         head=True,
-        logit_rows=LOGIT_ROWS + HEAD_ROWS // 3,  # the latter are never widened
+        logit_rows=HEAD_ROWS,
         max_prompts=batch_size,
         steerings=steerings,
     )
@@ -228,25 +227,12 @@ def _log_probabilities(
     cuts = np.searchsorted(counted.places[order], [*bounds[1:]])
     for at, tokens in zip(bounds, np.split(order, cuts), strict=True):
         rows = np.arange(at, min(at + HEAD_ROWS, len(counted.rows)))
-        logits = decoder.unembed(decoder.take(hidden, rows))
-        whole = np.concatenate(
-            [
-                _log_sum_exp(logits[start : start + LOGIT_ROWS])
-                for start in range(0, len(logits), LOGIT_ROWS)
-            ]
+        values[tokens] = decoder.log_probabilities(
+            decoder.take(hidden, rows),
+            counted.places[tokens] - at,
+            counted.token_ids[tokens],
         )
-        places = counted.places[tokens] - at
-        chosen = logits[places, counted.token_ids[tokens]].astype(np.float64)
-        values[tokens] = chosen - whole[places]
     return values
-
-
-def _log_sum_exp(logits: F32) -> NDArray[np.float64]:
-    wide = logits.astype(np.float64)
-    most = wide.max(axis=1)
-    wide -= most[:, None]
-    summed: NDArray[np.float64] = most + np.log(np.exp(wide, out=wide).sum(axis=1))
-    return summed
 
 
 def not_finite(

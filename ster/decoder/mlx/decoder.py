@@ -157,6 +157,18 @@ class MLXDecoder:
         with mx.stream(self._device):
             return hidden[_indices(rows)]
 
+    def log_probabilities(
+        self, hidden: mx.array, places: Ints, token_ids: Ints
+    ) -> NDArray[np.float64]:
+        """Compute how likely tokens are; see ``contract.Decoder``."""
+        logits = self._logits(hidden)
+        with mx.stream(self._device), device_failures():
+            rows = _indices(places)
+            chosen = logits[rows, _indices(token_ids)]
+            made = chosen - mx.logsumexp(logits, axis=-1)[rows]
+            mx.eval(made)
+            return np.array(made, np.float64)
+
     def choose(self, hidden: mx.array, drawing: Drawing | None) -> Chosen[mx.array]:
         """Choose the token after each row; see ``contract.Decoder``."""
         logits = self._logits(hidden)

@@ -46,8 +46,8 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         token_bytes=token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
-        # On the device, on the host, then f64 with its exponentials.
-        logit_bytes=28 * model.vocab_size,
+        # And their exponentials.
+        logit_bytes=8 * model.vocab_size,
         choice_bytes=12 * model.vocab_size,
         cache_bytes=_cache_bytes(model, width),
         # Keys and values of a batch, gathered, widened and laid out for the kernel, and

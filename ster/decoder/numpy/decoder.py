@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import (
@@ -43,6 +44,8 @@ INDEX_BYTES = 128
 KEY_BYTES = 24
 # Rows that are steered at once, each with its vector.
 STEERED_ROWS = 1024
+# Rows of logits whose exponentials are added up at once.
+SUMMED_ROWS = 8
 # A difference of two logits, of their size, that may come from rounding: a text alone
 # is multiplied in another order than many. As measured, logits then differ by 2.5e-6.
 CLOSE = 1e-5
@@ -82,8 +85,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         token_bytes=8 * model.hidden_size + token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
-        # f32 as they come, then f64 with its exponentials.
-        logit_bytes=24 * model.vocab_size,
+        logit_bytes=4 * model.vocab_size,
         choice_bytes=4 * model.vocab_size,
         cache_bytes=sum(
             2 * width * each.attention.key_value_size for each in model.layers
@@ -167,6 +169,25 @@ class NumpyDecoder:
     def take(self, hidden: F32, rows: Ints) -> F32:
         """Take some rows of a stream."""
         return hidden[rows]
+
+    def log_probabilities(
+        self, hidden: F32, places: Ints, token_ids: Ints
+    ) -> NDArray[np.float64]:
+        """Compute how likely tokens are; see ``contract.Decoder``."""
+        logits = self.unembed(hidden)
+        chosen = logits[places, token_ids].astype(np.float64)
+        total = np.empty(len(logits), np.float64)
+
+        def add_up(rows: slice) -> None:
+            part = logits[rows]
+            most = part.max(axis=1)
+            part -= most[:, None]
+            total[rows] = most + np.log(np.exp(part, out=part).sum(axis=1))
+
+        starts = range(0, len(logits), SUMMED_ROWS)
+        parts = [slice(at, at + SUMMED_ROWS) for at in starts]
+        self._weights.threads.map(add_up, parts)
+        return chosen - total[places]
 
     def choose(self, hidden: F32, drawing: Drawing | None) -> Chosen[Any]:
         """Choose the token after each row; see ``contract.Decoder``."""
