@@ -28,6 +28,13 @@ class Answer:
         token_ids: Its tokens, without the stop token.
         ended: Why it ended: ``"stop"``, at a stop token; ``"length"``, after
             ``max_new_tokens``; ``"context"``, where the trained length is full.
+
+    Example:
+        >>> from ster import load, write_toy_checkpoint
+        >>> write_toy_checkpoint("toy")
+        >>> (answer,) = load("toy").answers(["the sea is calm ."], max_new_tokens=2)
+        >>> len(answer.token_ids), answer.ended, answer.strength
+        (2, 'length', None)
     """
 
     prompt: str

@@ -28,12 +28,22 @@ def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
         LayerError: The model lacks one of its layers.
         DirectionError: What is to be added is too long.
     """
-    deltas: dict[int, F32] = {}
+    return _sum(_take(steer, session))
+
+
+def _take(steer: Steer, session: Session) -> list[SteeringVector]:
+    """Take one vector or several; refuse what cannot steer this session's model."""
     is_several = isinstance(steer, Sequence) and not isinstance(steer, str)
     vectors: Any = steer if is_several else [steer]
     for vector in vectors:
         require_type(vector, SteeringVector, "steer")
         check_steering(vector, session)
+    return [*vectors]
+
+
+def _sum(vectors: Sequence[SteeringVector]) -> Mapping[int, F32]:
+    deltas: dict[int, F32] = {}
+    for vector in vectors:
         for layer in vector.layers:
             direction = vector.direction(layer)
             with np.errstate(all="ignore"):  # what overflows is refused below
@@ -48,7 +58,7 @@ def sum_deltas(steer: Steer, session: Session) -> Mapping[int, F32]:
 def sum_at_strengths(
     steer: Steer, strengths: Strengths | None, session: Session
 ) -> tuple[list[float | None], list[Mapping[int, F32]]]:
-    """Add up vectors at several strengths.
+    """Add up vectors at several strengths; each is checked, and warned of, once.
 
     Args:
         steer: The vectors.
@@ -62,9 +72,9 @@ def sum_at_strengths(
         UsageError: There is no strength or one is no number.
         SterError: As for ``sum_deltas``.
     """
-    vectors = [*steer] if isinstance(steer, Sequence) else [steer]
+    vectors = _take(steer, session)
     if strengths is None:
-        return [1.0 if vectors else None], [sum_deltas(vectors, session)]
+        return [1.0 if vectors else None], [_sum(vectors)]
     times: list[float | None] = []
     steerings = []
     for strength in take_strengths(strengths):
@@ -76,9 +86,7 @@ def sum_at_strengths(
                 found=strength,
             )
         times.append(strength.value)
-        steerings.append(
-            sum_deltas([each * strength.value for each in vectors], session)
-        )
+        steerings.append(_sum([each * strength.value for each in vectors]))
     if not times:
         raise UsageError("there is no strength to answer at", field="strengths")
     if not vectors:
