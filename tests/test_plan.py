@@ -333,7 +333,14 @@ def test_a_batch_of_responses_holds_no_more_than_it_may():
         (
             plan(long_prompts(400)),
             "plan: 400 prompts, 40000 tokens, 40000 distinct; 3 blocks, weights "
-            "resident; 3 waves; peak 1 MB of 1000000 MB that may be used",
+            "resident; 3 waves (prompts 1..163, 164..326, 327..400); peak 1 MB of "
+            "1000000 MB that may be used",
+        ),
+        (
+            plan(long_prompts(40), max_prompts=3),
+            "plan: 40 prompts, 4000 tokens, 4000 distinct; 3 blocks, weights "
+            "resident; 14 waves (1 to 3 prompts each); peak 1 MB of 1000000 MB that "
+            "may be used",
         ),
     ],
 )

@@ -97,7 +97,12 @@ class Plan:
     def __str__(self) -> str:
         """Describe the plan in one line, for ``--verbose``."""
         is_one = len(self.waves) == 1
-        waves = "one wave" if is_one else f"{len(self.waves)} waves"
+        sizes = sorted(map(len, self.waves))
+        which = f"{sizes[0]} to {sizes[-1]} prompts each"
+        if len(self.waves) <= 12 and not self.reading_tokens:  # texts come and go
+            ranges = (f"{each.start + 1}..{each.stop}" for each in self.waves)
+            which = f"prompts {', '.join(ranges)}"
+        waves = "one wave" if is_one else f"{len(self.waves)} waves ({which})"
         read = "read once" if is_one else "read for each wave"
         weights = "resident" if self.keep else read
         prompts = counted(sum(map(len, self.waves)), "prompt")
