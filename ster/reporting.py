@@ -28,8 +28,9 @@ class Progress:
         layer: The block that was just finished; None where tokens are written one by
             one, through all blocks.
         num_layers: Blocks that the run goes through.
-        tokens_done: Distinct tokens that are through all blocks, counted the same way.
-        num_tokens: Distinct tokens in all.
+        tokens_done: Distinct tokens that are through all blocks, counted the same way;
+            of answers, tokens that are written.
+        num_tokens: Distinct tokens in all; of answers, the most that there can be.
         label: The words before the numbers; the last of them names what is counted.
     """
 

@@ -50,6 +50,28 @@ EACH = ("extracting prompt", "reading pair")
 QUIET_SECONDS = 5.0
 
 
+class Pace:
+    """Measures how fast a run goes, from its first progress on.
+
+    Args:
+        clock: Returns seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._label = ""
+        self._begun, self._tokens = 0.0, 0
+
+    def measure(self, progress: Progress) -> float:
+        """Return the tokens a second; 0 where nothing was measured yet."""
+        now = self._clock()
+        if progress.label != self._label:
+            self._label = progress.label
+            self._begun, self._tokens = now, progress.tokens_done
+        elapsed = now - self._begun
+        return (progress.tokens_done - self._tokens) / elapsed if elapsed > 0 else 0.0
+
+
 class PlainReporter:
     """One line each: notes, warnings, and every prompt that is read, in order.
 
@@ -61,6 +83,7 @@ class PlainReporter:
         self._lines = 0
         self._clock = clock
         self._said = clock()
+        self._pace = Pace(clock)
 
     def note(self, sentence: str) -> None:
         """Write the note."""
@@ -89,10 +112,10 @@ class PlainReporter:
             self._lines = last
 
     def _say_seldom(self, progress: Progress) -> None:
-        now = self._clock()
+        now, speed = self._clock(), self._pace.measure(progress)
         if now - self._said >= QUIET_SECONDS:
             self._said = now
-            say(f"{progress.label}: {describe(progress, 0)}\n")
+            say(f"{progress.label}: {describe(progress, speed)}\n")
 
 
 class LiveReporter:
@@ -114,9 +137,8 @@ class LiveReporter:
 
         self._console = console
         self._clock = clock
-        # When the first progress of a run came, and at how many tokens.
-        self._first: tuple[float, int] | None = None
-        self._label = ""
+        self._pace = Pace(clock)
+        self._begun = False
         self._drawn = float("-inf")
         self._bar = Bar(
             BarColumn(bar_width=24),
@@ -141,31 +163,32 @@ class LiveReporter:
     def progress(self, progress: Progress) -> None:
         """Redraw the bar, ten times a second at most and always at the end."""
         raise_if_stopped()
-        now = self._clock()
-        if self._first is None or progress.label != self._label:
-            self._first, self._label = (now, progress.tokens_done), progress.label
-        finished = progress.prompts_done >= progress.num_prompts
-        if finished or now - self._drawn >= REDRAW_SECONDS:
+        now, speed = self._clock(), self._pace.measure(progress)
+        self._begun = True
+        if _is_done(progress) or now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
-            self._draw(progress, now)
+            self._draw(progress, speed)
             self._bar.start()
 
     def close(self) -> None:
         """Leave the last state on the screen and show the cursor again."""
-        if self._first is not None:
+        if self._begun:
             self._bar.stop()
 
-    def _draw(self, progress: Progress, now: float) -> None:
-        since, tokens = self._first or (now, 0)
-        elapsed = now - since
-        speed = (progress.tokens_done - tokens) / elapsed if elapsed > 0 else 0.0
+    def _draw(self, progress: Progress, tokens_per_second: float) -> None:
+        done, total = progress.tokens_done, progress.num_tokens
         self._bar.update(
             self._task,
-            description=describe(progress, speed),
-            completed=progress.tokens_done,
-            total=progress.num_tokens,
+            description=describe(progress, tokens_per_second),
+            completed=done,
+            total=done if _is_done(progress) else total,
             refresh=True,
         )
+
+
+def _is_done(progress: Progress) -> bool:
+    """Tell whether all is done; answers may end before they have all their tokens."""
+    return progress.prompts_done >= progress.num_prompts
 
 
 def describe(progress: Progress, tokens_per_second: float) -> str:
@@ -179,10 +202,12 @@ def describe(progress: Progress, tokens_per_second: float) -> str:
     parts = [f"{progress.prompts_done}/{progress.num_prompts} {counted}s"]
     if progress.layer is not None:
         parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
+    else:
+        parts.append(f"{progress.tokens_done:,} tokens written")
     if tokens_per_second > 0:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")
         tokens_left = max(0, progress.num_tokens - progress.tokens_done)
-        if tokens_left:
+        if tokens_left and not _is_done(progress):
             parts.append(f"{_clock_time(tokens_left / tokens_per_second)} left")
     return ", ".join(parts)
 

@@ -57,9 +57,33 @@ def test_of_answers_and_scores_there_is_a_plain_line_in_five_seconds(capsys):
     assert second == "scoring response: 4/5 responses, block 3/4"
 
 
+def test_a_plain_line_says_how_fast_a_run_goes_and_how_long_it_takes(capsys):
+    clock = Clock()
+    reporter = PlainReporter(clock)
+    words: dict[str, Any] = {"label": "scoring response"}
+    reporter.progress(replace(state(0, tokens_done=0), **words))
+    clock.now += 6
+    reporter.progress(replace(state(3, tokens_done=60), **words))
+    assert capsys.readouterr().err == (
+        "scoring response: 3/5 responses, block 3/4, 10 tokens/s, 0:04 left\n"
+    )
+
+
+def test_of_answers_that_ended_early_no_time_is_left():
+    words: dict[str, Any] = {"layer": None, "label": "answering prompt"}
+    progress = replace(state(5, tokens_done=1234, num_tokens=9999), **words)
+    assert describe(progress, 10.0) == "5/5 prompts, 1,234 tokens written, 10 tokens/s"
+    clock = Clock()
+    reporter, stream = live(clock)
+    reporter.progress(progress)
+    reporter.close()
+    assert not {"╸", "╺"} & set(words_drawn := stream.getvalue())
+    assert "━" * 24 in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", words_drawn)
+
+
 def test_tokens_that_are_written_have_no_block():
     progress = replace(state(3), layer=None, label="answering prompt")
-    assert describe(progress, 0.0) == "3/5 prompts"
+    assert describe(progress, 0.0) == "3/5 prompts, 30 tokens written"
 
 
 def test_plain_notes_have_no_prefix_and_warnings_have_one(capsys):
