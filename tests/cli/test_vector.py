@@ -181,6 +181,21 @@ def test_strengths_may_be_negative_attached_and_detached(say, strengths):
     ]
 
 
+def test_strengths_need_no_limits_and_mean_the_same_with_them(say):
+    code, out, _ = say(words("evaluate", "--strengths=-4,2"))
+    assert code == 0
+    alone = json.loads(out)["strength"]
+    line = words("evaluate", "--strengths=-4,2", *LIMITS)
+    limited = json.loads(say(line)[1])["strength"]
+    one, other = alone.pop("candidates"), limited.pop("candidates")
+    assert alone == limited
+    assert alone["skipped_long"] == 0
+    for measured, again in zip(one, other, strict=True):
+        shift = again.pop("mean_shift")
+        assert measured.pop("mean_shift") == pytest.approx(shift, abs=1e-5)
+        assert measured == again
+
+
 def test_inspect_shows_what_train_said_without_the_run(say):
     trained = json.loads(say(words("train"))[1])
     code, out, err = say(["vector", "inspect", "o.json"])
