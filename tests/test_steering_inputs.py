@@ -12,8 +12,8 @@ import pytest
 
 import ster
 from ster.errors import PromptError, SterError, UsageError
-from ster.runs.loop import Deltas
 from ster.runs.scoring import Scorer
+from ster.runs.streams import Deltas
 from tests.checkpoints import make_config, text, write_checkpoint
 
 PROMPTS = [text([3, 4]), text([5])]

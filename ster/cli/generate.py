@@ -233,11 +233,12 @@ def answer(
         # When the display of progress has ended, which would stand in its way.
         yield from write_table(answers)
         return
-    with flags.open(output_path=output_path, counts=output_path is not None) as runtime:
-        if output_path is not None:
+    if output_path is not None:
+        with flags.open(output_path=output_path) as runtime:
             write_answers(runtime, asked, output_path)
-            yield render_beside(output_path, output_path, text=text)
-            return
+        yield render_beside(output_path, output_path, text=text)
+        return
+    with flags.open(counts=False) as runtime:
         steer = [vector * asked.strengths[0] for vector in asked.steer]
         pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
         # A pipe gets the text as it is. On a terminal what would control it is escaped,
@@ -318,6 +319,7 @@ def write_answers(runtime: Runtime, asked: Asked, output_path: str) -> None:
                 runtime.reporter.note(f"answering prompt {number} of {total}")
                 for _ in range(each):
                     writer.write(next(answers))
+            next(answers, None)  # after the last, progress comes to its end
     finally:
         if writer.kept is not None:
             kept = counted(writer.num_answers, "answer")

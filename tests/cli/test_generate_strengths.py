@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ster
 from ster.cli import run
+from ster.cli.generate import Asked, answer
+from ster.reporting import Progress, QuietReporter
+from ster.runs.sampling import Answering
 from tests.cli.test_vector import words
 from tests.cli.user import ABSENT, User
 
@@ -112,3 +118,50 @@ def test_strengths_that_cannot_be_answered_at_are_refused(say, line, code, sente
     assert (given, out) == (code, "")
     assert sentence in err
     assert re.search(r"^Error: .+$", err, re.MULTILINE)
+
+
+@pytest.mark.parametrize("strengths", [(), (*STEERED, "--strengths=-4,0")])
+def test_the_closing_line_counts_what_was_read_for_answers(say, strengths):
+    line = ("--prompts", "prompts.json", "--output", "o.json", "--verbose")
+    code, _, err = say(*line, *strengths)
+    assert code == 0
+    number = r"[1-9]\d*"
+    assert re.fullmatch(
+        rf"{number} prompts, {number} tokens \({number} distinct\), {number} tokens "
+        r"written in \d+\.\d s; peak \d+ MB",
+        err.splitlines()[-1],
+    )
+
+
+class Listener(QuietReporter):
+    def __init__(self) -> None:
+        self.last: Progress | None = None
+
+    def progress(self, progress: Progress) -> None:
+        self.last = progress
+
+
+@pytest.mark.parametrize("strengths", [[1.0], [-4.0, 0.0]])
+def test_the_path_comes_when_all_is_reported_and_the_display_is_gone(say, strengths):
+    listener, open_displays = Listener(), []
+
+    class Flags:
+        @contextlib.contextmanager
+        def open(self, **words: object) -> Iterator[ster.Runtime]:
+            open_displays.append(self)
+            yield ster.load("toy", reporter=listener)
+            open_displays.pop()
+
+    flags: Any = Flags()
+    asked = Asked(
+        prompts=PROMPTS,
+        steer=[ster.SteeringVector.load("v.json")],
+        strengths=strengths,
+        how=Answering(max_new_tokens=3),
+    )
+    printed = answer(flags, asked, "o.json", is_table=len(strengths) > 1, text=False)
+    assert next(printed) == "o.json\n"
+    assert not open_displays
+    assert listener.last is not None
+    total = len(PROMPTS) * len(strengths)
+    assert (listener.last.prompts_done, listener.last.num_prompts) == (total, total)
