@@ -13,9 +13,9 @@ Rows = NDArray[np.float32] | NDArray[np.float64]
 def tolerance(device: str, precision: str) -> float:
     """Return the largest difference allowed, as a share of a layer's largest value.
 
-    Half width is what was measured, and a quarter more: transformers, which rounds the
-    stream too, is a quarter farther from the truth than ster on such small random
-    checkpoints, and twice as far on a trained one.
+    Half width is the worst that was measured on MLX's cpu, and a quarter to a third
+    more. In the mean over small random checkpoints transformers is farther from the
+    truth at that width, but a single one may lie either way.
     """
     if precision == "f32":
         return 1e-5 if device == "cpu" else 5e-5
