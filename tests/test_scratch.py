@@ -80,7 +80,7 @@ def test_kept_weights_hold_no_scratch_after_a_run(tmp_path, monkeypatch):
     runtime = ster.load(write_checkpoint(tmp_path).directory)
     runtime.activations(["ab", "abc"])
     runtime.generate("ab", max_new_tokens=2)
-    runtime.score_responses(["ab"])
+    runtime.score_responses([text([3, 4, 5])])
     assert len(decoders) == 3
     assert not any(vars(each._weights.scratch._held) for each in decoders)
 

@@ -52,8 +52,9 @@ def test_logits_are_those_of_transformers_at_every_width(
         logits = np.stack([logits for _, logits in made])
         allowed = tolerance(device, precision)
         if precision != "f32":
-            # One prompt of phi3-longrope, whose attention is near a step, is 0.08 off
-            # at bf16, where transformers is 0.06; all others are within 0.04.
+            # One prompt of phi3-longrope is 0.081 off at bf16, where transformers is
+            # 0.060, and one of gpt-oss-v5 0.0082 at f16, where it is 0.0057. All others
+            # are within a layer's tolerance.
             allowed *= 2
         assert_close(logits, golden.logits[room, None], allowed)
         if precision == "f32":
