@@ -67,7 +67,7 @@ class Runtime:
 
     @property
     def precision(self) -> str:
-        """Return the precision that weights and residual stream are kept at."""
+        """Return the width of the weights and of what products take."""
         return self._session.precision
 
     @property

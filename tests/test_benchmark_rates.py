@@ -29,7 +29,7 @@ from benchmarks.machine import read_graphics
 from benchmarks.process import Run, ask
 from benchmarks.weights import TokenValues, token_values, token_values_of
 from benchmarks.widths_ster import read_flops
-from ster import Runtime, SteeringVector, load
+from ster import SteeringVector, load
 from ster.architecture.spec import ModelSpec
 from tests.checkpoints import as_stored, make_config, random_ids, text, write_checkpoint
 
@@ -240,9 +240,6 @@ class TestAnswers:
         one = answers.Program(name="mlx-lm: not installed", rate=0, peak_bytes=None)
         assert answers.row(one, 1.0) == ("mlx-lm: not installed", *["–"] * 4)
 
-    @pytest.mark.skipif(
-        not hasattr(Runtime, "answers"), reason="answers are not batched yet"
-    )
     def test_ster_writes_every_prompt_at_every_strength(self, tmp_path: Path):
         model, spec = write_model(tmp_path / "plain", eos_token_id=2)
         endless.make_checkpoint(model, tmp_path / "endless")

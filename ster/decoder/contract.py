@@ -138,8 +138,8 @@ class Block(Protocol[Array]):
         """Run the block.
 
         Args:
-            hidden: resid_post of the block before, (num_tokens, hidden_size), at the
-                run's precision. It is given away: what is returned may lie in its
+            hidden: resid_post of the block before, (num_tokens, hidden_size), f32. It
+                is given away: what is returned may lie in its
                 memory.
             inputs: What belongs to the stream.
             cache: Takes the keys and values; where each text has one new token, it
@@ -147,7 +147,7 @@ class Block(Protocol[Array]):
 
         Returns:
             resid_post of the rows that ``inputs.attention`` wants, (num_queries,
-            hidden_size), at the run's precision.
+            hidden_size), f32.
         """
         ...
 

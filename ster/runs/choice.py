@@ -16,7 +16,7 @@ class ModelChoice:
         model: A directory, or the id of a model on the Hugging Face Hub.
         revision: Branch, tag or commit on the Hub.
         device: Where to compute.
-        precision: What weights and stream are kept at.
+        precision: The width of the weights and of what products take.
         chat_template: ``auto`` or ``off``.
         template_args: Variables of the chat template, by name.
         memory: Bytes that the process may take; None is a share of what is free.

@@ -74,7 +74,7 @@ class Session:
 
     @property
     def precision(self) -> str:
-        """Return the precision that weights and residual stream are kept at."""
+        """Return the width of the weights and of what products take."""
         return self.choice.precision
 
     @property

@@ -71,17 +71,18 @@ class Writing:
             The answers to a prompt, one for each steering, then those to the next.
         """
         finished: dict[int, Growing] = {}
-        following, written = 0, 0
+        following, written, kept = 0, 0, 0
         with self.session.open(self.plan) as decoder:
             for text in self._grow(decoder):
                 written += 1
                 if text.ended is not None:
+                    kept += len(text.token_ids)
                     self.session.done.written += len(text.token_ids)
                     finished[text.number] = text
                 while following in finished:
                     yield self._written(finished.pop(following))
                     following += 1
-                self._report(following + len(finished), written)
+                self._report(following + len(finished), kept, written)
 
     def stream(self) -> Iterator[str]:
         """Answer the first prompt, yielding text as it becomes readable."""
@@ -96,17 +97,22 @@ class Writing:
         if piece := text.rest():
             yield piece
 
-    def _report(self, num_ended: int, num_written: int) -> None:
+    def _report(self, num_ended: int, num_ended_tokens: int, num_written: int) -> None:
         total = len(self.token_ids) * len(self.steerings)
+        several = len(self.steerings) > 1
         self.session.reporter.progress(
             Progress(
-                label="answering prompt",
+                label="writing answer" if several else "answering prompt",
                 prompts_done=num_ended,
                 num_prompts=total,
                 layer=None,
                 num_layers=self.plan.num_blocks,
                 tokens_done=num_written,
-                num_tokens=max(num_written, total * self.answering.max_new_tokens),
+                num_tokens=max(
+                    num_written,
+                    num_ended_tokens
+                    + (total - num_ended) * self.answering.max_new_tokens,
+                ),
             )
         )
 
