@@ -203,7 +203,8 @@ def describe(progress: Progress, tokens_per_second: float) -> str:
     if progress.layer is not None:
         parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
     else:
-        parts.append(f"{progress.tokens_done:,} tokens written")
+        noun = "token" if progress.tokens_done == 1 else "tokens"
+        parts.append(f"{progress.tokens_done:,} {noun} written")
     if tokens_per_second > 0:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")
         tokens_left = max(0, progress.num_tokens - progress.tokens_done)

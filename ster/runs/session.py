@@ -147,8 +147,9 @@ class Session:
         done = self.done
         peak = self._implementation.device_memory(self.device).peak
         written = f", {counted(done.written, 'token')} written" if done.written else ""
+        noun = "answer" if done.written else "prompt"
         return (
-            f"{counted(done.prompts, 'prompt')}, {counted(done.tokens, 'token')} "
+            f"{counted(done.prompts, noun)}, {counted(done.tokens, 'token')} "
             f"({done.distinct} distinct){written} in {seconds:.1f} s; "
             f"peak {megabytes(peak)}"
         )

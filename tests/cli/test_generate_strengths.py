@@ -127,7 +127,7 @@ def test_the_closing_line_counts_what_was_read_for_answers(say, strengths):
     assert code == 0
     number = r"[1-9]\d*"
     assert re.fullmatch(
-        rf"{number} prompts, {number} tokens \({number} distinct\), {number} tokens "
+        rf"{number} answers, {number} tokens \({number} distinct\), {number} tokens "
         r"written in \d+\.\d s; peak \d+ MB",
         err.splitlines()[-1],
     )

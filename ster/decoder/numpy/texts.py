@@ -86,22 +86,29 @@ class NumpyCache:
     """One layer's keys and values; see ``contract.Cache``.
 
     Own tokens lie text by text and head by head, (num_texts, num_key_value_heads,
-    num_tokens, head_dim), in arrays that grow by doubling, up to a bound.
+    num_tokens, head_dim), with room for all that a text may have.
 
     Args:
         width: Number of key heads and width of a head.
         dtype: Of keys and values.
+        max_texts: There will be no more texts.
         max_tokens: No text will have more own tokens.
     """
 
     def __init__(
-        self, width: tuple[int, int], dtype: np.dtype[Any], max_tokens: int
+        self,
+        width: tuple[int, int],
+        dtype: np.dtype[Any],
+        max_texts: int,
+        max_tokens: int,
     ) -> None:
         kv_heads, head_dim = width
-        self._keys: Hidden = np.empty((0, kv_heads, 0, head_dim), dtype)
-        self._values = np.empty_like(self._keys)
+        shape = max_texts, kv_heads, max_tokens, head_dim
+        # Zeros take no memory until something is written over them. What pads a text
+        # has no share, but has to be finite.
+        self._keys: Hidden = np.zeros(shape, dtype)
+        self._values = np.zeros(shape, dtype)
         self._stems: dict[int, tuple[Any, Any]] = {}
-        self._max_tokens = max_tokens
 
     def own(self, num_texts: int, num_tokens: int) -> tuple[F32, F32]:
         """Return own keys and values of the first texts, the padding included."""
@@ -121,16 +128,13 @@ class NumpyCache:
                 np.ascontiguousarray(keys[stem.rows].swapaxes(0, 1)),
                 np.ascontiguousarray(values[stem.rows].swapaxes(0, 1)),
             )
-        num_texts, num_tokens = entering.rows.shape
-        texts = slice(entering.first, entering.first + num_texts)
-        self._make_room(texts.stop, num_tokens)
+        _, num_tokens = entering.rows.shape
         for text, rows in enumerate(entering.rows, entering.first):
             self._keys[text, :, :num_tokens] = keys[rows].swapaxes(0, 1)
             self._values[text, :, :num_tokens] = values[rows].swapaxes(0, 1)
 
     def append(self, keys: Hidden, values: Hidden, following: NextTokens[Any]) -> None:
         """Take those of new tokens; see ``contract.Cache``."""
-        self._make_room(len(keys), following.num_own_keys)
         texts, last = np.arange(len(keys)), following.lengths - 1
         self._keys[texts, :, last] = keys
         self._values[texts, :, last] = values
@@ -142,21 +146,3 @@ class NumpyCache:
                 held[target] = held[source]
         for stem in leaving.stems:
             del self._stems[stem]
-
-    def _make_room(self, num_texts: int, num_tokens: int) -> None:
-        texts, _, tokens, _ = self._keys.shape
-        if num_texts <= texts and num_tokens <= tokens:
-            return
-        if num_tokens > tokens:
-            tokens = max(min(2 * num_tokens, self._max_tokens), num_tokens)
-        shape = max(texts, num_texts), tokens
-        self._keys = _grown(self._keys, shape)
-        self._values = _grown(self._values, shape)
-
-
-def _grown(held: Hidden, shape: tuple[int, int]) -> Hidden:
-    texts, kv_heads, tokens, head_dim = held.shape
-    # Zeros: what pads a text has no share, but has to be finite.
-    grown = np.zeros((shape[0], kv_heads, shape[1], head_dim), held.dtype)
-    grown[:texts, :, :tokens] = held
-    return grown
