@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from ster import load, write_toy_checkpoint
 from ster.decoder import memory
 from ster.decoder.memory import SHARE, free_memory, held_memory, parse_memory
 from ster.errors import CapacityError, UsageError
+from tests.processes import finished
 
 AVAILABLE = 4_096_000
 
@@ -136,3 +138,11 @@ def test_a_size_in_words_is_taken_in_a_notebook(tmp_path):
     write_toy_checkpoint(tmp_path / "toy")
     with pytest.raises(CapacityError):
         load(tmp_path / "toy", memory="2k").activations(["the sea"])
+
+
+def test_the_peak_is_this_process_and_not_its_parent():
+    """A process that is started keeps its parent's peak in what getrusage says."""
+    program = "from ster.decoder.memory import peak_memory; print(peak_memory())"
+    held = bytearray(b"1") * 300_000_000
+    ran = finished([sys.executable, "-c", program])
+    assert len(held) > int(ran.stdout) > 1_000_000

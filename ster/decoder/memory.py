@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from ster.errors import UsageError
 from ster.text import quoted
 
 CGROUP = Path("/sys/fs/cgroup")
+PROCESS = Path("/proc/self/status")
 # The rest is left to the page cache that the weights are mapped from, and to others.
 SHARE = 0.75
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -58,7 +60,14 @@ def held_memory() -> int:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has held."""
+    """Return the most bytes that this process has held.
+
+    What Linux says of a process by ``getrusage`` begins with what its parent held.
+    """
+    with suppress(OSError):
+        found = re.search(r"^VmHWM:\s*(\d+) kB$", PROCESS.read_text(), re.MULTILINE)
+        if found:
+            return 1024 * int(found[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts in KiB
 

@@ -33,6 +33,20 @@ class Drawing:
         return draw(mass, float(self.at[text]))
 
 
+def log_sum_exp(logits: F32) -> F64:
+    """Compute the log of the summed exponentials of rows, which are spoilt.
+
+    Args:
+        logits: (num_rows, vocab_size).
+    """
+    most = logits.max(axis=1)
+    logits -= most[:, None]
+    summed: F64 = most + np.log(
+        np.exp(logits, out=logits).sum(axis=1), dtype=np.float64
+    )
+    return summed
+
+
 def probabilities(logits: F32, temperature: float) -> F64:
     """Compute softmax(logits / temperature)."""
     below = logits.astype(np.float64) - float(logits.max())

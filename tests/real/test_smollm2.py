@@ -147,7 +147,13 @@ def test_hundreds_of_facts_extract_in_one_run(smollm2, tmp_path):
     )
     count = len(prompts)
     lines = [f"extracting prompt {n}/{count}" for n in range(1, count + 1)]
-    assert run.stderr.splitlines() == [NOTE, *lines]
+    *said, closing = run.stderr.splitlines()
+    if closing.startswith(f"{count} prompts, "):  # it took five seconds or more
+        # Of this process and not of its parent.
+        assert int(closing.split()[-2]) < 600
+    else:
+        said.append(closing)
+    assert said == [NOTE, *lines]
     assert (run.returncode, run.stdout) == (0, f"{output}\n")
     document = Activations.load(output)
     assert document.array.shape == (count, 30, 576)

@@ -46,7 +46,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         token_bytes=token + INDEX_BYTES + lists,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
-        # And their exponentials.
+        # On the device and on the host.
         logit_bytes=8 * model.vocab_size,
         choice_bytes=12 * model.vocab_size,
         cache_bytes=_cache_bytes(model, width),

@@ -32,7 +32,7 @@ from ster.decoder.numpy.weights import (
     head_bytes,
     open_bytes,
 )
-from ster.decoder.sampling import Drawing
+from ster.decoder.sampling import Drawing, log_sum_exp
 from ster.stream.attention import MIN_QUERIES, Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
@@ -179,10 +179,7 @@ class NumpyDecoder:
         total = np.empty(len(logits), np.float64)
 
         def add_up(rows: slice) -> None:
-            part = logits[rows]
-            most = part.max(axis=1)
-            part -= most[:, None]
-            total[rows] = most + np.log(np.exp(part, out=part).sum(axis=1))
+            total[rows] = log_sum_exp(logits[rows])
 
         starts = range(0, len(logits), SUMMED_ROWS)
         parts = [slice(at, at + SUMMED_ROWS) for at in starts]
