@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from benchmarks import tables
@@ -16,6 +17,18 @@ def token_seconds(runs: Sequence[tuple[float, float]], tokens: int) -> float:
         tokens: By how many it is longer.
     """
     return median((long - short) / tokens for short, long in runs)
+
+
+def timer(work: Callable[[], object]) -> Callable[[], float]:
+    """Return what times the work, after one run that warms up."""
+    work()
+
+    def once() -> float:
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+
+    return once
 
 
 def share(amount: float, seconds: float, most: float) -> float:

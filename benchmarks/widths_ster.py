@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 import ster
 from benchmarks.library import TokenCounter, encode
 from benchmarks.products import block_shapes, count
-from benchmarks.rates import token_seconds
+from benchmarks.rates import timer, token_seconds
 from benchmarks.weights import token_values
 from ster.architecture.parts import Experts
 from ster.architecture.spec import ModelSpec
@@ -40,7 +39,7 @@ def main() -> None:
     (long,) = read_prompt_set(options.long)
     options.chat_template = "auto"
     (long_ids,) = encode(options, [long])
-    reading = timed(lambda: runtime.activations([long], [len(spec.layers) - 1]))
+    reading = timer(lambda: runtime.activations([long], [len(spec.layers) - 1]))
     answer["prompt_tps"] = len(long_ids) / median(
         reading() for _ in range(options.runs)
     )
@@ -67,7 +66,7 @@ def read_many(
 ) -> dict[str, Any]:
     """Read all layers of all prompts, and count what that multiplies."""
     prompts = read_prompt_set(options.input)
-    extract = timed(lambda: runtime.activations(prompts))
+    extract = timer(lambda: runtime.activations(prompts))
     tokens = counter.num_tokens
     return {
         "tokens": tokens,
@@ -104,23 +103,11 @@ def write_some(
 ) -> float:
     """Time a token: many tokens less few."""
     few, many = (
-        timed(lambda tokens=tokens: runtime.generate(prompt, max_new_tokens=tokens))  # type: ignore[misc]
+        timer(lambda tokens=tokens: runtime.generate(prompt, max_new_tokens=tokens))  # type: ignore[misc]
         for tokens in (options.few_tokens, options.tokens)
     )
     turns = [(few(), many()) for _ in range(options.runs)]
     return token_seconds(turns, options.tokens - options.few_tokens)
-
-
-def timed(work: Callable[[], object]) -> Callable[[], float]:
-    """Return what times the work, after one run that warms up."""
-    work()
-
-    def once() -> float:
-        started = time.perf_counter()
-        work()
-        return time.perf_counter() - started
-
-    return once
 
 
 if __name__ == "__main__":

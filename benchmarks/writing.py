@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 from benchmarks import steered, tables
 from benchmarks.commands import DTYPES, PYTHON, Setup
 from benchmarks.process import ask, say
-from benchmarks.rates import beside_reading, token_seconds
+from benchmarks.rates import beside_reading, timer, token_seconds
 
 PROMPT = "Tell me a long story about a fox who lives by the sea."
 # What a token may take, over reading the weights once.
@@ -123,18 +121,6 @@ def time_transformers(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": median(once() for _ in range(options.runs)),
         "text": tokenizer.decode(write()[0, length:], skip_special_tokens=True),
     }
-
-
-def timer(work: Callable[[], object]) -> Callable[[], float]:
-    """Return what times the work, after one run that warms up."""
-    work()
-
-    def once() -> float:
-        started = time.perf_counter()
-        work()
-        return time.perf_counter() - started
-
-    return once
 
 
 def table(setup: Setup, sizes: Sizes) -> str:

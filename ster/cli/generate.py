@@ -16,7 +16,7 @@ from ster.cli.options import Text, take_text
 from ster.cli.streams import say
 from ster.errors import UsageError
 from ster.text import counted, decimal, one_line, printable
-from ster.vectors.strengths import parse_strengths
+from ster.vectors.strengths import take_multipliers
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
@@ -36,19 +36,9 @@ def _check_strength(value: float) -> float:
 
 def _check_strengths(words: str | None) -> str | None:
     """Refuse what is no list of numbers that a vector can be multiplied by."""
-    if words is None:
-        return None
-    strengths = parse_strengths(words)
-    if not strengths:
-        raise UsageError("there is no strength to answer at", field="--strengths")
-    for strength in strengths:
-        if strength.of_norm:
-            sentence = (
-                f"{decimal(strength.value)}n counts in lengths of the stream, which "
-                "only `ster vector evaluate` measures; give numbers"
-            )
-            raise UsageError(sentence, field="--strengths", found=strength.value)
-        _check_strength(strength.value)
+    if words is not None:
+        for strength in take_multipliers(words, "--strengths"):
+            _check_strength(strength)
     return words
 
 
@@ -182,11 +172,12 @@ def generate(
         check_output(output_path, inputs)
     prompts = read_prompts(prompt, prompts_path)
     how = replace(how, system=read_system(system_path))
-    several = [] if strengths is None else parse_strengths(strengths)
     asked = Asked(
         prompts=prompts,
         steer=load_vectors(vector_path),
-        strengths=[each.value for each in several] or [strength],
+        strengths=[strength]
+        if strengths is None
+        else take_multipliers(strengths, "--strengths"),
         how=how,
     )
     return answer(flags, asked, output_path, is_table=strengths is not None, text=text)

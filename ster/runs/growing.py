@@ -129,9 +129,7 @@ def grow(
         for text in texts:
             yield from _grow_whole(decoder, text, deltas[text.steering], growth)
         return
-    steerings = Steerings(decoder, deltas)
-    batch = Batch(decoder, steerings, growth, deque(texts), is_alone=len(texts) == 1)
-    yield from batch.run()
+    yield from Batch(decoder, Steerings(decoder, deltas), growth, texts).run()
 
 
 def _grow_whole(
@@ -144,10 +142,11 @@ def _grow_whole(
         text.is_finite = bool(np.isfinite(logits).all())
         return draw(logits) if text.is_finite else -1
 
-    most = growth.max_new_tokens, model.max_position_embeddings
     stop_ids = {*growth.stop_ids, -1}
-    for token in model.write_tokens(text.prompt, deltas, sample, stop_ids, most[0]):
-        text.add(token, growth, most[1])
+    for token in model.write_tokens(
+        text.prompt, deltas, sample, stop_ids, growth.max_new_tokens
+    ):
+        text.add(token, growth, model.max_position_embeddings)
         yield text
     if text.ended is None:
         text.ended = "stop"
@@ -161,8 +160,7 @@ class Batch(Generic[Array]):
         decoder: The blocks, with head.
         steerings: What texts may be steered with.
         growth: How they grow.
-        waiting: All texts.
-        is_alone: There is one text, which decides what it is like in company.
+        texts: All of them. One alone decides what it is like in company.
     """
 
     def __init__(
@@ -170,18 +168,18 @@ class Batch(Generic[Array]):
         decoder: Decoder[Array],
         steerings: Steerings[Array],
         growth: Growth,
-        waiting: deque[Growing],
-        *,
-        is_alone: bool,
+        texts: Sequence[Growing],
     ) -> None:
         self._decoder, self._spec = decoder, decoder.spec
         self._steerings, self._growth = steerings, growth
-        self._waiting, self._is_alone = waiting, is_alone
+        self._waiting, self._is_alone = deque(texts), len(texts) == 1
         self._at_work: list[Growing] = []
         self._texts = Texts()
-        longest = max(map(len, waiting)) + growth.max_new_tokens
-        limit = self._spec.max_position_embeddings
-        self._caches = decoder.make_caches(growth.max_texts, min(longest, limit))
+        longest = max(map(len, texts)) + growth.max_new_tokens
+        self._caches = decoder.make_caches(
+            min(growth.max_texts, len(texts)),
+            min(longest, self._spec.max_position_embeddings),
+        )
 
     def run(self) -> Iterator[Growing]:
         """Grow all texts to their ends."""
@@ -212,10 +210,8 @@ class Batch(Generic[Array]):
         while self._waiting and len(entering) < room:
             text = self._waiting[0]
             kind = self._spec.rotary_length(len(text)), text.steering
-            tokens, listed = (
-                tokens + distinct.add(text.tokens, kind),
-                listed + len(text),
-            )
+            tokens += distinct.add(text.tokens, kind)
+            listed += len(text)
             most = self._growth.reading_tokens
             if entering and (tokens > most or listed > 2 * most):
                 break
@@ -290,18 +286,12 @@ class Batch(Generic[Array]):
             yield text
 
     def _begin_again(self, text: Growing) -> Iterator[Growing]:
-        """Grow a text alone from its prompt on; its tokens so far are the same."""
-        text.token_ids, text.random = (
-            [],
-            np.random.default_rng(self._growth.sampling.seed),
-        )
-        alone = Batch(
-            self._decoder,
-            self._steerings,
-            self._growth,
-            deque([text]),
-            is_alone=True,
-        )
+        """Grow a text alone from its prompt on; its tokens so far are the same.
+
+        Only where the likeliest is taken is a token close: nothing was drawn.
+        """
+        text.token_ids = []
+        alone = Batch(self._decoder, self._steerings, self._growth, [text])
         yield from alone.run()
 
     def _let_go(self) -> Ints:

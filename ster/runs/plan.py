@@ -280,19 +280,19 @@ def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
     texts that share them.
     """
     lengths = [*map(len, counter.work.token_ids)]
-    total, tokens = sum(lengths), largest.num_tokens
+    tokens = largest.num_tokens
     wanted = min(len(lengths), counter.work.max_prompts or MAX_TEXTS, MAX_TEXTS)
 
     def load(num_texts: int, num_tokens: int) -> _Load:
-        return _Load(num_texts, min(num_tokens, total), min(2 * num_tokens, total))
+        most = min(sum(lengths), num_texts * largest.num_tokens)
+        return _Load(num_texts, min(num_tokens, most), min(2 * num_tokens, most))
 
     texts = 1 + bisect_left(
         range(2, wanted + 1),
         True,
         key=lambda each: not counter.fits(load(each, tokens), keep=keep),
     )
-    total = min(total, texts * tokens)
-    while tokens < min(READING_TOKENS, total):
+    while tokens < load(texts, READING_TOKENS).num_tokens:
         if not counter.fits(load(texts, 2 * tokens), keep=keep):
             break
         tokens *= 2

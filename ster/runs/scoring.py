@@ -128,7 +128,7 @@ def score_responses(
     decoder: Decoder[Array],
     responses: EncodedResponses,
     deltas: Sequence[Deltas],
-    on_block: Callable[[int], None] = lambda _: None,
+    on_block: Callable[[int], None] | None = None,
 ) -> list[list[float]]:
     """Sum the log-probabilities of each response's tokens, each given those before it.
 
@@ -139,7 +139,7 @@ def score_responses(
         decoder: The blocks, with head.
         responses: Their tokens, and where they start.
         deltas: The steerings.
-        on_block: Called with each block's index when it is done.
+        on_block: As for ``run_blocks``.
 
     Returns:
         For each steering the scores of all responses.

@@ -23,7 +23,6 @@ from ster.stream.texts import Entering
 Array = TypeVar("Array")
 # By layer, a vector (hidden_size,) that is added to every row after the layer.
 Deltas = Mapping[int, NDArray[np.float32]]
-NOTHING: Deltas = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,12 +210,10 @@ def pack_steered(
     """
     lengths = [spec.rotary_length(len(ids)) for ids in prompts]
     before = pack_prompts(prompts, lengths)
-    if which is None:
-        return SteeredPrompts(
-            packed=before, which=np.zeros(before.num_tokens, np.int64), before=before
-        )
-    kinds = [*map(int, which)]
-    packed = before if parting is None else pack_prompts(prompts, lengths, kinds)
+    if which is None or parting is None:  # then any of them does for all rows
+        steering = np.full(before.num_tokens, 0 if which is None else which[0])
+        return SteeredPrompts(packed=before, which=steering, before=before)
+    packed = pack_prompts(prompts, lengths, [*map(int, which)])
     steering = np.zeros(packed.num_tokens, np.int64)
     rows = np.zeros(packed.num_tokens, np.int64)
     for number, each in enumerate(which):
@@ -227,5 +224,5 @@ def pack_steered(
         which=steering,
         before=before,
         parting=parting,
-        rows=None if parting is None else rows,
+        rows=rows,
     )

@@ -51,7 +51,7 @@ class Writing:
         session: The open checkpoint.
         token_ids: Tokens of each prompt.
         stop_ids: The end-of-text tokens.
-        plan: Memory, one wave for each prompt.
+        plan: Memory, and how many texts grow at once.
         answering: How they are answered.
         steerings: Every prompt is answered under each of them. Each holds for some
             layers a vector (hidden_size,) that is added to every row.

@@ -75,6 +75,29 @@ def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
     return tuple(map(_take, given if isinstance(given, Iterable) else [given]))
 
 
+def take_multipliers(strengths: Strengths, field: str) -> tuple[float, ...]:
+    """Take strengths that can be answered at: at least one, and numbers.
+
+    Args:
+        strengths: As for ``StrengthTrial.of``.
+        field: What they were given as.
+
+    Raises:
+        UsageError: There is none, or one is no number.
+    """
+    taken = take_strengths(strengths)
+    if not taken:
+        raise UsageError("there is no strength to answer at", field=field)
+    for strength in taken:
+        if strength.of_norm:
+            sentence = (
+                f"{decimal(strength.value)}n counts in lengths of the stream, which "
+                "only `ster vector evaluate` measures; give numbers"
+            )
+            raise UsageError(sentence, field=field, found=strength.value)
+    return tuple(strength.value for strength in taken)
+
+
 def _take(strength: object) -> Strength:
     if isinstance(strength, Strength):
         return strength

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ster.errors import DirectionError, UsageError, require_type
 from ster.runs.session import Session
-from ster.text import decimal
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import Strengths, take_strengths
+from ster.vectors.strengths import Strengths, take_multipliers
 from ster.workflows.compatibility import check_steering
 
 F32 = NDArray[np.float32]
@@ -57,7 +56,7 @@ def _sum(vectors: Sequence[SteeringVector]) -> Mapping[int, F32]:
 
 def sum_at_strengths(
     steer: Steer, strengths: Strengths | None, session: Session
-) -> tuple[list[float | None], list[Mapping[int, F32]]]:
+) -> tuple[Sequence[float | None], Sequence[Mapping[int, F32]]]:
     """Add up vectors at several strengths; each is checked, and warned of, once.
 
     Args:
@@ -75,24 +74,11 @@ def sum_at_strengths(
     vectors = _take(steer, session)
     if strengths is None:
         return [1.0 if vectors else None], [_sum(vectors)]
-    times: list[float | None] = []
-    steerings = []
-    for strength in take_strengths(strengths):
-        if strength.of_norm:
-            raise UsageError(
-                f"a strength in residual norms cannot be answered at, only measured: "
-                f"{decimal(strength.value)}n",
-                field="strengths",
-                found=strength,
-            )
-        times.append(strength.value)
-        steerings.append(_sum([each * strength.value for each in vectors]))
-    if not times:
-        raise UsageError("there is no strength to answer at", field="strengths")
+    times = take_multipliers(strengths, "strengths")
     if not vectors:
         sentence = "strengths need a vector to multiply"
         raise UsageError(sentence, field="strengths")
-    return times, steerings
+    return times, [_sum([each * strength for each in vectors]) for strength in times]
 
 
 def check_lengths(deltas: Mapping[int, F32]) -> None:

@@ -138,13 +138,13 @@ class MLXDecoder:
 
     def embed(self, token_ids: Ints | mx.array, position_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
-        embedding, dtype = self._weights.embedding(), self._weights.dtype
+        dtype = self._weights.dtype
         with mx.stream(self._device), device_failures():
             if isinstance(token_ids, mx.array):
                 table = self._weights.table(keep=self._keep)
                 rows = table.rows(token_ids).astype(dtype).astype(mx.float32)
             else:
-                rows = _rounded(embedding.take(token_ids), dtype)
+                rows = _rounded(self._weights.embedding().take(token_ids), dtype)
             if self.spec.embedding_scale != 1:
                 rows = rows * self.spec.embedding_scale
             positions = self._weights.positions()

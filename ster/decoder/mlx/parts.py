@@ -145,11 +145,14 @@ class QuantizedLinear:
         )
 
 
+SingleLinear = Linear | QuantizedLinear
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLinear:
     """Products of one input whose weights are stored in different formats."""
 
-    joined: tuple[AnyLinear, ...]
+    joined: tuple[SingleLinear, ...]
 
     @property
     def num_outputs(self) -> int:
@@ -159,13 +162,6 @@ class JoinedLinear:
     def __call__(self, x: mx.array) -> mx.array:
         """Apply to rows, (num_rows, inputs) -> (num_rows, outputs)."""
         return mx.concatenate([each(x) for each in self.joined], axis=-1)
-
-    def rows(self, indices: mx.array) -> mx.array:
-        """Take rows of the weights, one below another, which no embedding is."""
-        whole = mx.concatenate(
-            [each.rows(mx.arange(each.num_outputs)) for each in self.joined]
-        )
-        return whole[indices]
 
     def outputs(self, start: int, stop: int) -> JoinedLinear:
         """Return those that make some of the outputs; they begin and end with some."""
@@ -178,7 +174,7 @@ class JoinedLinear:
         return JoinedLinear(joined=tuple(wanted))
 
 
-AnyLinear = Linear | QuantizedLinear | JoinedLinear
+AnyLinear = SingleLinear | JoinedLinear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

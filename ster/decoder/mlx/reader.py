@@ -27,6 +27,7 @@ from ster.decoder.mlx.parts import (
     Linear,
     QuantizedLinear,
     RMSNorm,
+    SingleLinear,
     multiplied,
 )
 
@@ -72,15 +73,17 @@ class WeightReader:
         They are stacked into one, unless they are stored in different formats.
         """
         found = [self._find(each) for each in matrices]
-        formats = {_format(each) for each in found}
-        if len(formats) > 1:
-            made = [self.linear(each) for each in matrices]
-            return JoinedLinear(
-                joined=tuple(
-                    each for each in made if not isinstance(each, JoinedLinear)
-                )
-            )
-        bias, packing = self._bias(found), formats.pop()
+        if len({_format(each) for each in found}) > 1:
+            return JoinedLinear(joined=tuple(self._alike([each]) for each in found))
+        return self._alike(found)
+
+    def single(self, matrix: Matrix) -> SingleLinear:
+        """Read a matrix that stands for itself."""
+        return self._alike([self._find(matrix)])
+
+    def _alike(self, found: Sequence[StoredMatrix]) -> SingleLinear:
+        """Read matrices that are stored in one format into one."""
+        bias, packing = self._bias(found), _format(found[0])
         bias = None if bias is None else self._note(bias)
         if packing is None:
             return Linear(weight=self._note(self._weight(found)), bias=bias)
@@ -94,16 +97,14 @@ class WeightReader:
             inputs=self.dtype,
         )
 
-    def wide(self, matrix: Matrix, inputs: mx.Dtype = mx.float32) -> AnyLinear:
+    def wide(self, matrix: Matrix, inputs: mx.Dtype = mx.float32) -> SingleLinear:
         """Read a matrix whose products are f32: rounded, and widened once.
 
         Args:
             matrix: The head, or a router: scores may differ by less than a rounding.
             inputs: The width of what it multiplies.
         """
-        made = self.linear(matrix)
-        if isinstance(made, JoinedLinear):
-            return made
+        made = self.single(matrix)
         if isinstance(made, QuantizedLinear):
             return replace(made, inputs=inputs)
         wide = self._note(made.weight.astype(mx.float32))

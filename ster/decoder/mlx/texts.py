@@ -31,12 +31,12 @@ def attend_following(
     Returns:
         (num_texts, num_heads · head_dim) f32.
     """
+    if following.stems:
+        return _attend_stems(following, q, cache, attention, sinks)
     keys, values = cache.own(len(q), following.num_own_keys)
     queries, seen = q[:, :, None], following.seen
     mask = None if seen is None else seen[:, None, None]
-    if following.stems:
-        out = _attend_stems(following, queries, cache, attention, sinks)
-    elif attention.softcap is not None:
+    if attention.softcap is not None:
         scaled = queries * attention.scale
         out = attend_capped(scaled, keys, values, mask, attention.softcap)
     else:
@@ -53,9 +53,9 @@ def _attend_stems(
     attention: parts.Attention,
     sinks: mx.array | None,
 ) -> mx.array:
-    """Attend to stems and own tokens, (num_texts, num_heads, 1, head_dim) f32."""
+    """Do the same where some texts begin alike."""
     own_keys, own_values = cache.own(len(q), following.num_own_keys)
-    num_texts, num_heads, _, head_dim = q.shape
+    num_texts, num_heads, head_dim = q.shape
     kv_heads, split = own_keys.shape[1], following.num_stem_keys
     shared = num_heads // kv_heads
     queries = (q * attention.scale).reshape(num_texts, kv_heads, shared, head_dim)
@@ -81,7 +81,7 @@ def _attend_stems(
         _, values = cache.stem(stem.number)
         added = _with_stem(shares[stem.texts, :, :, stem.start : stem.stop], values)
         out = out.at[stem.texts].add(added)
-    return out.reshape(num_texts, num_heads, 1, head_dim)
+    return out.reshape(num_texts, -1)
 
 
 def _with_stem(rows: mx.array, stem: mx.array) -> mx.array:

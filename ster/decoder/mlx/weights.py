@@ -21,12 +21,12 @@ from ster.decoder.mlx.footprint import (
 )
 from ster.decoder.mlx.parts import (
     MLP,
-    AnyLinear,
     AnyNorm,
+    SingleLinear,
 )
 from ster.decoder.mlx.reader import WeightReader
 
-Head = tuple[AnyNorm, AnyLinear]
+Head = tuple[AnyNorm, SingleLinear]
 
 
 class MLXWeights(HeldWeights[MLXBlock, Head]):
@@ -43,7 +43,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
         self.dtype = dtype
         self.device = device
         self._making = threading.Lock()  # threads may share a runtime
-        self._table: AnyLinear | None = None
+        self._table: SingleLinear | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -87,7 +87,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
                 self._head = head
             return head
 
-    def table(self, *, keep: bool) -> AnyLinear:
+    def table(self, *, keep: bool) -> SingleLinear:
         """Take the embedding on the device, which may be the head, or copy it there."""
         if self.model.head is None:
             return self.head(keep=keep)[1]
@@ -95,7 +95,7 @@ class MLXWeights(HeldWeights[MLXBlock, Head]):
             if self._table is None:
                 reader = WeightReader(self._tensors, "", self.dtype)
                 with mx.stream(self.device):
-                    self._table = reader.linear(self.model.embedding)
+                    self._table = reader.single(self.model.embedding)
                 reader.finish()
             return self._table
 
