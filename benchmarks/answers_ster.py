@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 
 import ster
+from benchmarks.steered import ster_parser
 from ster.documents.prompts import read_prompt_set
 
 
@@ -36,11 +36,7 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--model", "--input", "--device", "--precision", "--vector"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--strengths", required=True)
+    parser = ster_parser(__doc__)
     parser.add_argument("--max-new-tokens", type=int, required=True)
     parser.add_argument(
         "--one-by-one", type=int, help="write so many of the rows, each by itself"

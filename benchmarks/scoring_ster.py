@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import ster
+from benchmarks.steered import ster_parser
 from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
 from ster.reporting import QuietReporter
@@ -57,11 +58,7 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--model", "--input", "--device", "--precision", "--vector"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--strengths", required=True)
+    parser = ster_parser(__doc__)
     parser.add_argument("--runs", type=int, default=1)
     return parser.parse_args()
 

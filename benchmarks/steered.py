@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +68,16 @@ def spread(items: Sequence[Item], number: int) -> list[Item]:
     """Take so many, evenly over all, since neighbours are of one kind."""
     number = min(number, len(items))
     return [items[at * len(items) // number] for at in range(number)]
+
+
+def ster_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return what reads ``ster_flags``, the input, the strengths and the output."""
+    parser = argparse.ArgumentParser(description=description)
+    for name in ("--model", "--input", "--device", "--precision", "--vector"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--strengths", required=True)
+    return parser
 
 
 def ster_flags(setup: Setup, steering: Steering) -> list[str]:

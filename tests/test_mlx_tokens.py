@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ster.runs.growing import Growth, grow
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
+from ster.runs.sampling import Sampling
 from ster.runs.streams import Steerings, pack_steered
 from ster.stream.texts import Texts
 from tests.checkpoints import Config, make_config, random_ids, write_checkpoint
@@ -196,3 +199,20 @@ class TestWhatMetalKeepsInMemory:
         monkeypatch.setattr(mx.metal, "is_available", lambda: True)
         monkeypatch.setattr(mx, "device_info", lambda device: {})
         assert set_wired_limit(1) == 0
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_nothing_that_a_cache_took_in_waits_for_the_next_token(tmp_path, mlx, keep):
+    made = write_checkpoint(tmp_path / "model", make_config())
+    decoder: Any = open_decoder(made, mlx, keep=keep)
+    shared = random_ids(20)
+    growth = Growth(sampling=Sampling(), stop_ids=(), max_new_tokens=2, max_texts=2)
+    growth = replace(growth, reading_tokens=99)
+    growing = grow(decoder, [([*shared, 3], 0), ([*shared, 4], 0)], [{}], growth)
+    next(growing)
+    for number, cache in enumerate(decoder._caches):
+        assert len(cache.held) == 4  # keys and values, own and of the stem
+        for array in cache.held:
+            graph = tmp_path / f"{number}.dot"
+            mx.export_to_dot(str(graph), array)
+            assert "label" not in graph.read_text()

@@ -18,16 +18,22 @@ from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
 from ster.decoder.mlx.block import MLXBlock
 from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import CACHE_BYTES, footprint, model_bytes
+from ster.decoder.mlx.indices import (
+    bring_attention,
+    bring_entering,
+    bring_following,
+    indices,
+)
 from ster.decoder.mlx.limits import buffer_cache, wired_memory
 from ster.decoder.mlx.sampling import draw
 from ster.decoder.mlx.texts import MLXCache
 from ster.decoder.mlx.weights import Head, MLXWeights
 from ster.decoder.sampling import Drawing, log_sum_exp
 from ster.errors import DeviceError
-from ster.stream.attention import Attention, AttentionBatch
+from ster.stream.attention import Attention
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
-from ster.stream.texts import Entering, EnteringStem, NextTokens, SeenStem
+from ster.stream.texts import Entering, NextTokens
 
 # What ``devices.Implementation`` offers is here, whichever page counts it.
 __all__ = ["footprint"]
@@ -102,6 +108,7 @@ class MLXDecoder:
         # The next block, copied while the device works on this one.
         self._next: dict[int, MLXBlock] = {}
         self._head: Head | None = None
+        self._caches: list[MLXCache] = []
         buffer_cache.hold(CACHE_BYTES)
         # Weights that come and go are not worth keeping in memory.
         self._wires = keep and self._device == mx.gpu
@@ -155,7 +162,7 @@ class MLXDecoder:
     def take(self, hidden: mx.array, rows: Ints) -> mx.array:
         """Take some rows of a stream."""
         with mx.stream(self._device):
-            return hidden[_indices(rows)]
+            return hidden[indices(rows)]
 
     def log_probabilities(
         self, hidden: mx.array, places: Ints, token_ids: Ints
@@ -175,7 +182,9 @@ class MLXDecoder:
             )
             is_finite = mx.isfinite(logits).all(axis=-1)
             token_ids = mx.where(is_finite, token_ids.astype(mx.int32), -1)
-            mx.async_eval(token_ids)  # type: ignore[no-untyped-call] # mlx has no types
+            # With what the caches took in, or its source stays until the next token.
+            held = [array for cache in self._caches for array in cache.held]
+            mx.async_eval(token_ids, *held)  # type: ignore[no-untyped-call] # no types
             return Chosen(token_ids=token_ids, is_close=mx.zeros(len(logits), mx.bool_))
 
     def to_host(self, chosen: mx.array) -> Ints:
@@ -211,7 +220,8 @@ class MLXDecoder:
         layers = [each.attention for each in self.spec.layers]
         with mx.stream(self._device):
             widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
-            return [MLXCache(width, dtype, max_tokens) for width in widths]
+            self._caches = [MLXCache(width, dtype, max_tokens) for width in widths]
+        return [*self._caches]
 
     def vectors(self, values: F32) -> mx.array:
         """Copy vectors to the device; see ``contract.Decoder``."""
@@ -223,7 +233,7 @@ class MLXDecoder:
     ) -> mx.array:
         """Add a vector to every row; see ``contract.Decoder``."""
         with mx.stream(self._device):
-            return hidden + (vectors[0] if which is None else vectors[_indices(which)])
+            return hidden + (vectors[0] if which is None else vectors[indices(which)])
 
     @contextmanager
     def block(self, layer: int) -> Iterator[MLXBlock]:
@@ -247,61 +257,34 @@ class MLXDecoder:
 
     def bring_attention(self, attention: Attention[Ints]) -> Attention[mx.array]:
         """Copy the indices to the device, once for all blocks."""
-        rows = attention.rows
         with mx.stream(self._device):
-            return Attention(
-                rows=None if rows is None else _indices(rows),
-                batches=tuple(map(_to_device, attention.batches)),
-                order=_indices(attention.order),
-                window=attention.window,
-            )
+            return bring_attention(attention)
 
     def bring_following(self, following: NextTokens[Any]) -> NextTokens[mx.array]:
         """Copy the indices to the device, once for all blocks."""
-        seen = following.seen
         with mx.stream(self._device):
-            return NextTokens(
-                stems=tuple(
-                    SeenStem(
-                        number=stem.number,
-                        start=stem.start,
-                        stop=stem.stop,
-                        texts=_indices(stem.texts),
-                    )
-                    for stem in following.stems
-                ),
-                num_stem_keys=following.num_stem_keys,
-                lengths=_indices(following.lengths),
-                num_own_keys=following.num_own_keys,
-                seen=None if seen is None else mx.array(seen),
-            )
+            return bring_following(following)
 
     def bring_entering(self, entering: Entering[Ints]) -> Entering[mx.array]:
         """Copy the indices to the device, once for all blocks."""
         with mx.stream(self._device):
-            return Entering(
-                stems=tuple(
-                    EnteringStem(number=stem.number, rows=_indices(stem.rows))
-                    for stem in entering.stems
-                ),
-                first=entering.first,
-                rows=_indices(entering.rows),
-            )
+            return bring_entering(entering)
 
     def rows(self, hidden: mx.array, rows: Ints) -> F32:
         """Finish the pending work and copy rows out as f32."""
         with mx.stream(self._device):
-            read = hidden[_indices(rows)]
+            read = hidden[indices(rows)]
         self._finish(hidden, read)
         return np.array(read)
 
     def materialize(self, hidden: mx.array) -> None:
-        """Finish the pending work on a stream."""
-        self._finish(hidden)
+        """Finish the pending work on a stream, and what a cache took of it."""
+        cache = self._caches[self._layer : self._layer + 1]
+        self._finish(hidden, *(array for each in cache for array in each.held))
 
     def close(self) -> None:
         """Let go of what is this run's; see ``contract.Decoder``."""
-        self._next, self._head = {}, None
+        self._next, self._head, self._caches = {}, None, []
         buffer_cache.let_go()
         if self._wires:
             # The limit is not to be changed while the device works; a run that failed
@@ -325,21 +308,8 @@ class MLXDecoder:
             mx.eval(*arrays)
 
 
-def _to_device(batch: AttentionBatch[Ints]) -> AttentionBatch[mx.array]:
-    return AttentionBatch(
-        queries=_indices(batch.queries),
-        keys=_indices(batch.keys),
-        query_positions=_indices(batch.query_positions),
-        key_positions=_indices(batch.key_positions),
-    )
-
-
 def _rounded(values: F32, dtype: mx.Dtype) -> mx.array:
     return mx.array(values).astype(dtype).astype(mx.float32)
-
-
-def _indices(values: Ints) -> mx.array:
-    return mx.array(values.astype(np.int32))
 
 
 def _conforms(weights: MLXWeights, decoder: MLXDecoder) -> tuple[Weights, Decoder[Any]]:

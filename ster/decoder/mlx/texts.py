@@ -122,6 +122,12 @@ class MLXCache:
         self._stems: dict[int, tuple[mx.array, mx.array]] = {}
         self._max_tokens = max_tokens
 
+    @property
+    def held(self) -> list[mx.array]:
+        """Return all arrays, so that what was written into them is evaluated."""
+        stems = [array for both in self._stems.values() for array in both]
+        return [self._keys, self._values, *stems]
+
     def own(self, num_texts: int, num_tokens: int) -> tuple[mx.array, mx.array]:
         """Return own keys and values of the first texts as f32, padding included."""
         held = self._keys, self._values
