@@ -9,7 +9,7 @@ import importlib
 
 TYPE_CHECKING = False  # type checkers take this for typing's, whose import is slow
 if TYPE_CHECKING:
-    from ster.documents.activations import Activations
+    from ster.documents.activations.value import Activations
     from ster.documents.answers import Answer
     from ster.documents.pairs import ContrastPair, PairSet
     from ster.errors import SterError
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Activations": "ster.documents.activations",
+    "Activations": "ster.documents.activations.value",
     "Answer": "ster.documents.answers",
     "Answering": "ster.runs.sampling",
     "ContrastPair": "ster.documents.pairs",

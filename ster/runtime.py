@@ -12,7 +12,7 @@ from typing import Unpack
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
-from ster.documents.activations import Activations
+from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import (

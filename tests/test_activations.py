@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ster.documents.activations import Activations, ActivationWriter
+from ster.documents.activations.artifact import ActivationWriter
+from ster.documents.activations.value import Activations
 from ster.documents.float32 import narrow
 from ster.errors import (
     DocumentError,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster.documents.activations import Activations, ActivationWriter
+from ster.documents.activations.artifact import ActivationWriter
+from ster.documents.activations.value import Activations
 from ster.documents.answers import AnswerWriter
 from ster.errors import LayerError, OutputError
 from ster.layers import abridge

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ster.documents.activations import Activations, ActivationWriter
+from ster.documents.activations.artifact import ActivationWriter
+from ster.documents.activations.value import Activations
 from ster.runs.plan import Plan
 from ster.runs.reading import Reading, plan_reading
 from ster.runs.session import Session

@@ -10,13 +10,13 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from ster.documents.activations.value import Activations
 from ster.documents.fields import (
     PRODUCT,
     SCHEMA_VERSION,
@@ -34,9 +34,8 @@ from ster.documents.strict_json import (
     read_document,
 )
 from ster.documents.whole_files import AtomicFile
-from ster.errors import DocumentError, LayerError, NumericsError, OutputError
-from ster.layers import abridge
-from ster.text import counted, quoted
+from ster.errors import DocumentError, NumericsError, OutputError
+from ster.text import quoted
 
 Float32Array = npt.NDArray[np.float32]
 _NUMPY_WAY = "numpy.savez takes activations.array, and safetensors.numpy.save_file too"
@@ -139,118 +138,18 @@ class ActivationWriter:
         return OutputError(f"failed to write {path}", cause, path=path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Activations:
-    """The residual stream at the last token of every prompt, after chosen blocks.
-
-    Args:
-        array: The activations, f32, (num_prompts, num_layers, hidden_size).
-        layers: The block index of each entry of axis 1, ascending.
-        prompts: The prompt of each entry of axis 0, verbatim.
-        model: The model as it was named.
-        model_revision: The revision it was read at, None where there is none.
-        hidden_size: The width of the residual stream.
+def read_artifact(path: str | os.PathLike[str]) -> Activations:
+    """Read an activation artifact, every value as the f32 that was written.
 
     Raises:
-        DocumentError: The parts do not fit together.
-        NumericsError: A value is infinite or not a number.
+        DocumentError: It cannot be read or is no activation artifact.
     """
-
-    array: Float32Array
-    layers: tuple[int, ...]
-    prompts: tuple[str, ...]
-    model: str
-    model_revision: str | None = None
-    hidden_size: int
-
-    def __post_init__(self) -> None:
-        """Check once that the parts fit together."""
-        shape = (len(self.prompts), len(self.layers), self.hidden_size)
-        if self.array.dtype != np.float32 or self.array.shape != shape:
-            found = f"{self.array.dtype} {self.array.shape}"
-            raise DocumentError(
-                f"activations must be float32 {shape}, not {found}",
-                field="array",
-                found=found,
-                expected=f"float32 {shape}",
-            )
-        if 0 in shape:
-            sentence = "activations need a prompt, a layer and a width"
-            raise DocumentError(sentence, field="array", found=shape)
-        if list(self.layers) != sorted(set(self.layers)):
-            sentence = "layers of activations must be ascending"
-            raise DocumentError(sentence, field="layers", found=self.layers)
-        if not np.isfinite(self.array).all():
-            raise NumericsError("activations hold a value that is not finite")
-
-    def __len__(self) -> int:
-        """Count the prompts."""
-        return len(self.prompts)
-
-    def __repr__(self) -> str:
-        """Show what there is, not the numbers."""
-        return (
-            f"Activations(model={self.model!r}, {counted(len(self), 'prompt')}, "
-            f"{counted(len(self.layers), 'layer')} {abridge(self.layers)}, "
-            f"hidden_size={self.hidden_size})"
-        )
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        """Let numpy use this as ``array``, without a copy unless one is needed."""
-        return np.array(self.array, dtype=dtype, copy=copy)
-
-    def layer(self, layer: int) -> Float32Array:
-        """Look at one layer's activations without copying them.
-
-        Args:
-            layer: A block index of the model, as in ``layers``.
-
-        Returns:
-            A view, (num_prompts, hidden_size).
-
-        Raises:
-            LayerError: This layer was not read.
-        """
-        if layer not in self.layers:
-            there = abridge(self.layers)
-            raise LayerError(
-                f"layer {layer} was not read; there are {there}",
-                layer=layer,
-                expected=self.layers,
-            )
-        view: Float32Array = self.array[:, self.layers.index(layer)]
-        return view
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an activation artifact, the whole document or nothing.
-
-        Raises:
-            OutputError: It cannot be written, or the name is not that of JSON.
-        """
-        with ActivationWriter(
-            path,
-            model=self.model,
-            model_revision=self.model_revision,
-            hidden_size=self.hidden_size,
-        ) as writer:
-            for prompt, rows in zip(self.prompts, self.array, strict=True):
-                writer.write(prompt, self.layers, rows)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Activations:
-        """Read an activation artifact, every value as the f32 that was written.
-
-        Raises:
-            DocumentError: It cannot be read or is no activation artifact.
-        """
-        return read_document(
-            path,
-            _parse,
-            unread="failed to read activation artifact",
-            invalid="invalid activation artifact JSON",
-        )
+    return read_document(
+        path,
+        _parse,
+        unread="failed to read activation artifact",
+        invalid="invalid activation artifact JSON",
+    )
 
 
 def _as_float32(rows: npt.NDArray[np.floating]) -> Float32Array:

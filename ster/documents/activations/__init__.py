@@ -1,0 +1,1 @@
+"""Activations: the value that notebooks hold, and its documents by suffix."""
