@@ -55,7 +55,7 @@ class PairRows:
 
     @cached_property
     def random_margin(self) -> F64:
-        """What the margins of random directions stay below, (num_layers,)."""
+        """What margins of random directions of length 1 stay below, (num_layers,)."""
         return metrics.random_margins(self.positive, self.negative)
 
     @cached_property
@@ -104,7 +104,8 @@ class Candidate:
         random: What random directions reach at this layer.
         selected: This one is the best.
         margin_interval: The 95 % confidence interval of the margin; None for one pair.
-        random_margin: What 95 % of random directions of length 1 stay below.
+        random_margin: What 95 % of random directions of the same length stay below,
+            whichever way they point.
     """
 
     layer: int
@@ -280,6 +281,7 @@ def score_candidates(
     lower = metrics.score_rows(held.negative, directions)
     shares = metrics.accuracy(upper - lower)
     margins = metrics.mean_margins(upper - lower, layers)
+    chance = held.random_margin * np.linalg.norm(directions, axis=1)
     return [
         Candidate(
             layer=layer,
@@ -290,7 +292,7 @@ def score_candidates(
             interval=accuracy_interval(shares[index], len(upper)),
             random=summarize_baseline(held.random[:, index]),
             margin_interval=metrics.margin_interval(upper[:, index] - lower[:, index]),
-            random_margin=float(held.random_margin[index]),
+            random_margin=float(chance[index]),
         )
         for index, layer in enumerate(layers)
     ]

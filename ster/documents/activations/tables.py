@@ -105,10 +105,11 @@ def _row_columns(activations: Activations) -> list[tuple[str, Any]]:
     return columns
 
 
-def _plain(column: Any) -> npt.NDArray[Any]:
+def _plain(column: object) -> npt.NDArray[Any]:
     """Make a column of pandas one of numpy, which xarray can write to any file."""
-    if getattr(column, "dtype", None) == "Int64":
-        filled: npt.NDArray[Any] = column.to_numpy(dtype=np.int64, na_value=NO_TOKEN)
+    given: Any = column
+    if given.dtype == "Int64":
+        filled: npt.NDArray[Any] = given.to_numpy(dtype=np.int64, na_value=NO_TOKEN)
         return filled
     return np.asarray(column)
 
