@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from ster.html import MAX_ROWS, Card, Table
 from ster.layers import abridge
-from ster.text import counted, megabytes
+from ster.text import counted
 
 if TYPE_CHECKING:
     from ster.documents.activations.value import Activations
     from ster.documents.pairs import PairSet
 
 _MAX_LABELS = 3
+_MAX_TOKENS = 5
 
 
 def pair_card(pairs: PairSet) -> Card:
@@ -41,7 +42,7 @@ def activation_card(activations: Activations) -> Card:
     Numbers are not looked at: there may be gigabytes of them.
     """
     shape = " × ".join(map(str, activations.shape))
-    bytes_held = activations.array.nbytes * len(activations.points)
+    size = activations.array.nbytes * len(activations.points) / 1e6
     return Card(
         title=f"Activations: {counted(len(activations), 'row')} of "
         f"{counted(len(activations.prompts), 'prompt')}",
@@ -51,7 +52,7 @@ def activation_card(activations: Activations) -> Card:
             ("layers", abridge(activations.layers)),
             ("tokens", activations.read),
             ("points", ", ".join(activations.points)),
-            ("rows × layers × hidden size", f"{shape}, {megabytes(bytes_held)}"),
+            ("rows × layers × hidden size", f"{shape}, {size:.3g} MB"),
             ("precision", activations.precision),
             ("chat template", activations.chat_template),
             ("labels", ", ".join(activations.labels) or None),
@@ -68,7 +69,8 @@ def _prompts(activations: Activations) -> Table:
         row: list[object] = [prompt, *(values[index] for _, values in labels)]
         if tokens is not None:
             read = (activations.prompt_index == index).nonzero()[0]
-            row.append(" ".join(tokens.text[each] for each in read[:MAX_ROWS]))
+            texts = [repr(tokens.text[each]) for each in read[:_MAX_TOKENS]]
+            row.append(" ".join(texts) + (" …" if len(read) > _MAX_TOKENS else ""))
         rows.append(row)
     read_at = [] if tokens is None else ["read at"]
     return Table(

@@ -43,7 +43,7 @@ def norms(
         ax.plot(layers, median, label=plain(name) or "median", markersize=4, **look)
         band = None if label is not None else "5 % to 95 % of rows"
         ax.fill_between(
-            layers, lower, upper, color=look["color"], alpha=0.2, lw=0, label=band
+            layers, lower, upper, color=look["color"], alpha=0.15, lw=0, label=band
         )
     mark_layers(ax, layers)
     ax.set_ylabel(f"norm of {activations.points[0]} (L2)")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Scored = Candidate | LayerScore
 # How far apart the intervals of two methods stand, in layers.
 _STEP = 0.14
-_CHOSEN: dict[str, Any] = {"s": 170, "facecolors": "none", "linewidths": 1.6, "zorder": 5}
+_RING: dict[str, Any] = {"s": 170, "facecolors": "none", "zorder": 5}
 
 
 def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
@@ -59,7 +59,7 @@ def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axe
             [each.layer + shift for each in of_method],
             [each.accuracy for each in of_method],
             [each.interval for each in of_method],
-            label=plain(method),
+            label=plain(method) or plain(measured.vector.method),
             **style(index),
         )
         _ring(ax, of_method, shift, "accuracy")
@@ -94,7 +94,7 @@ def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
             [each.layer + shift for each in of_method],
             [each.margin for each in of_method],
             [each.margin_interval or (each.margin, each.margin) for each in of_method],
-            label=plain(method),
+            label=plain(method) or plain(measured.vector.method),
             **style(index),
         )
         _ring(ax, of_method, shift, "margin")
@@ -136,7 +136,7 @@ def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) 
     lines += right.plot(x, shares, label="pairs ordered (right)", **style(1))
     best = choice.selected
     ring = ax.scatter(
-        best.strength, best.mean_shift, edgecolors="0.3", label="chosen", **_CHOSEN
+        best.strength, best.mean_shift, label="chosen", edgecolors="0.3", **_RING
     )
     ax.axhline(0, color=GREY, lw=0.8)
     right.axhline(0.5, color=GREY, lw=0.8, linestyle=":")
@@ -145,7 +145,7 @@ def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) 
     right.set_ylabel("share of pairs ordered")
     right.set_ylim(-0.03, 1.03)
     handles: list[Any] = [*lines, ring]
-    ax.legend(handles=handles)
+    _legend(ax, handles=handles)
     return ax
 
 
@@ -173,7 +173,7 @@ def _methods(
 
 
 def _method(each: Scored) -> str:
-    return each.method if isinstance(each, Candidate) else "vector"
+    return each.method if isinstance(each, Candidate) else ""
 
 
 def _lines(
@@ -207,10 +207,22 @@ def _ring(ax: Axes, of_method: Sequence[Scored], shift: float, name: str) -> Non
         if isinstance(each, Candidate) and each.selected:
             label = f"chosen: {plain(each.method)}, layer {each.layer}"
             x, y = each.layer + shift, getattr(each, name)
-            ax.scatter(x, y, edgecolors="0.3", label=label, **_CHOSEN)
+            ax.scatter(x, y, label=label, edgecolors="0.3", **_RING)
 
 
 def _finish(ax: Axes, layers: Sequence[int]) -> Axes:
     mark_layers(ax, layers)
-    ax.legend(fontsize="small")
+    _legend(ax)
     return ax
+
+
+def _legend(ax: Axes, **handles: Any) -> None:
+    """Put the legend above the plot: inside, it would hide intervals."""
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        frameon=False,
+        fontsize="small",
+        **handles,
+    )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Metadata are free words, and may be many.
 _MAX_METADATA = 5
-_SCORES = ["accuracy", "95 % interval", "random, mean", "random, 95th percentile"]
+_SCORES = ["accuracy", "95 % interval", "random (95th percentile)"]
 
 
 def vector_card(vector: SteeringVector) -> Card:
@@ -190,7 +190,8 @@ def _scores(scored: Scored) -> list[object]:
     lower, upper = scored.interval
     chance = scored.random
     interval = f"{lower:.3f} to {upper:.3f}"
-    return [scored.accuracy, interval, chance.mean, chance.percentile_95]
+    reached = f"{chance.mean:.3f} ({chance.percentile_95:.3f})"
+    return [scored.accuracy, interval, reached]
 
 
 def _short(scored: Scored) -> str:
