@@ -12,12 +12,11 @@ from typing import Unpack
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
+from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import (
-    check_prompts,
-)
+from ster.documents.prompts import check_asked, check_prompts
 from ster.errors import require_number
 from ster.html import to_html
 from ster.layers import Layers, select_layers
@@ -28,13 +27,19 @@ from ster.runs.reading import plan_reading
 from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import Session
 from ster.runs.writing import plan_writing
+from ster.token_choice import Tokens, choose_tokens
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strengths, StrengthTrial
 from ster.workflows.answering import answer_prompts
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
-from ster.workflows.extracting import collect, write_activations
+from ster.workflows.extracting import (
+    check_on_interrupt,
+    collect,
+    show_tokens,
+    write_activations,
+)
 from ster.workflows.scoring import score_texts
 from ster.workflows.steering import Steer, sum_deltas
 from ster.workflows.training import train_vector
@@ -111,37 +116,76 @@ class Runtime:
         prompts: Iterable[str] | PairSet,
         layers: Layers = "all",
         *,
+        tokens: Tokens = "last",
+        role: str = "user",
+        asked: Iterable[str | None] | None = None,
         steer: Steer = (),
+        on_interrupt: str = "raise",
     ) -> Activations:
-        """Read the residual stream at the last token of every prompt.
+        """Read the residual stream at the last token of every prompt, or at others.
 
         Args:
             prompts: Each becomes one user message under a chat template. Of a pair set
                 the sides are read as training reads them, each positive one first.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
+            tokens: ``"last"``; ``"text"``, the last token of the text itself inside the
+                template; ``"all"``; ``"mean"``, the mean over the text's own tokens; an
+                index, indices, a slice or a ``--tokens`` value such as ``"0,-3.."``; or
+                a function that takes a prompt's ``ReadTokens`` and returns indices or a
+                mask.
+            role: Whose turn a text is under a template: the ``"user"``'s, or the
+                ``"assistant"``'s.
+            asked: What each text answers, None where it answers nothing; such a text is
+                the assistant's.
             steer: One vector or several, added to the stream while it is read. A layer
                 is read before its own vector is added.
+            on_interrupt: What Ctrl-C or a notebook's stop button does: ``"raise"``, or
+                ``"keep"`` the prompts that are done, if there are any.
 
         Returns:
-            The rows in prompt order, with ``.array`` (num_prompts, num_layers,
-            hidden_size) f32.
+            The rows in prompt order, with ``.array`` (num_rows, num_layers,
+            hidden_size) f32 and ``.tokens``, which says what each row was read at.
 
         Raises:
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
-        asked = None
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
+        check_on_interrupt(on_interrupt)
         reading = plan_reading(
             self._session,
             check_prompts(prompts),
             self._select(layers),
             repeats=True,
-            asked=asked,
+            asked=None if asked is None else check_asked(asked),
+            role=role,
+            tokens=choose_tokens(tokens),
+            locate=True,
             deltas=sum_deltas(steer, self._session),
         )
-        return collect(reading)
+        return collect(reading, keep=on_interrupt == "keep")
+
+    def show(
+        self,
+        text: str,
+        *,
+        tokens: Tokens = "last",
+        role: str = "user",
+        asked: str | None = None,
+    ) -> ShownTokens:
+        """Show how a text is encoded, and which of its tokens ``activations`` reads.
+
+        Args:
+            text: As one of ``activations``' prompts.
+            tokens: As for ``activations``.
+            role: As for ``activations``.
+            asked: What the text answers, if anything.
+
+        Raises:
+            SterError: The text or the choice of tokens is refused.
+        """
+        return show_tokens(self._session, text, choose_tokens(tokens), role, asked)
 
     def train(
         self,

@@ -19,7 +19,9 @@ from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import MeasuredStrength, StrengthChoice
 
 
-def activations(num_rows: int = 4, layers: tuple[int, ...] = (1, 3), **parts: Any):
+def activations(
+    num_rows: int = 4, layers: tuple[int, ...] = (1, 3), **parts: Any
+) -> Activations:
     """Make activations of width 6, one row for each prompt."""
     shape = num_rows, len(layers), 6
     array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_rows_that_do_not_fit_the_vector_are_refused():
     with pytest.raises(DirectionError, match="layer 1 is all zeros"):
         nowhere.project(made.activations())
     with pytest.raises(TypeError, match="unsupported operand"):
-        np.ones((2, 6)) @ made.vector()
+        operator.matmul(np.ones((2, 6)), made.vector())
 
 
 def test_two_spellings_of_a_directory_are_one_model(tmp_path):
@@ -103,7 +104,7 @@ def test_vectors_without_a_cosine_are_refused(other, sentence):
 
 def test_only_a_vector_has_a_cosine():
     with pytest.raises(UsageError, match="other must be a SteeringVector, not list"):
-        made.vector().cosine([1.0])
+        made.vector().cosine([1.0])  # type: ignore[arg-type]
 
 
 def test_norms_are_those_of_the_directions():
@@ -139,7 +140,8 @@ def test_a_vector_of_given_directions_takes_any_order_length_and_origin():
         metadata={"C": "0.1"},
     )
     assert vector.layers == (1, 5)
-    np.testing.assert_allclose(vector.array, [[0.6, 0.8], [0, 1]], rtol=1e-6)
+    expected = np.array([[0.6, 0.8], [0, 1]])
+    np.testing.assert_allclose(vector.array, expected, rtol=1e-6)
     assert (vector.precision, vector.metadata) == ("bf16", {"C": "0.1"})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from ster.checkpoint.template.arguments import refuse_reserved
-from ster.checkpoint.template.holding import holds, writes_parts
+from ster.checkpoint.template.holding import find_text, holds, writes_parts
 from ster.checkpoint.template.process import FAILED, TemplateProcess
 from ster.checkpoint.template.published import find_template
 from ster.checkpoint.tokenizer_config import LightFiles, TokenizerConfig
@@ -66,6 +66,8 @@ class ChatTemplate:
         # Whether content goes in parts, for templates that read nothing else.
         self._in_parts = False
         self._reads_clock = False
+        # What follows a conversation's last turn, by the roles of its turns.
+        self._after: dict[tuple[str, ...], str | None] = {}
         self._said: set[str] = set()
         self._process.start()
 
@@ -159,6 +161,30 @@ class ChatTemplate:
             self._note_the_clock()
             yield texts
             done += len(batch)
+
+    def find_last_turn(
+        self, turns: Conversation, rendering: str
+    ) -> tuple[int, int] | None:
+        """Find the characters of a last turn in its rendering; see ``find_text``."""
+        roles = tuple(turn["role"] for turn in turns)
+        if roles not in self._after:
+            self._after[roles] = self._find_after(roles)
+        return find_text(rendering, turns[-1]["content"], self._after[roles])
+
+    def _find_after(self, roles: tuple[str, ...]) -> str | None:
+        """Render other words in such turns; return what follows the last of them."""
+        words = _PROBE[0]["content"]
+        probe = [
+            {"role": role, "content": f"{words} {number}"}
+            for number, role in enumerate(roles)
+        ]
+        try:
+            (text,) = self._render([probe], in_parts=self._in_parts)
+        except TemplateRefusal:
+            return None
+        before, found, after = text.rpartition(probe[-1]["content"])
+        del before
+        return after if found else None
 
     def _make_whole(self, turns: Conversation, text: str, number: int) -> str:
         """Return a rendering that holds the prompt and the response, or refuse."""
