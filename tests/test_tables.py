@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,8 @@ def test_a_table_has_a_line_for_each_row_layer_and_point():
     assert table["prompt_index"].tolist()[:5] == [0, 0, 0, 0, 1]
     assert table["layer"].tolist()[:4] == [1, 1, 3, 3]
     assert table["point"].tolist()[:3] == ["mlp_out", "resid_mid", "mlp_out"]
-    for line in table.itertuples():
+    lines: Any = table.itertuples()
+    for line in lines:
         place = line.prompt_index, acts.layers.index(line.layer)
         scale = 2 if line.point == "resid_mid" else 1
         expected = scale * np.linalg.norm(acts.array[place].astype(np.float64))
@@ -66,7 +68,7 @@ def test_the_vectors_themselves_are_asked_for_and_not_copied():
     acts = made.activations()
     table = acts.to_pandas(values=True)
     third = table.query("layer == 3")
-    np.testing.assert_array_equal(np.stack(third["activation"]), acts.layer(3))
+    np.testing.assert_array_equal(np.stack([*third["activation"]]), acts.layer(3))
     assert np.shares_memory(table["activation"][0], acts.array)
     assert "activation" not in acts.to_pandas().columns
 

@@ -92,17 +92,16 @@ def principal_plane(rows: npt.NDArray[np.float32]) -> tuple[F64, F64]:
     total = float(np.sum(centred**2))
     # The smaller of both tables of products has all that is not zero.
     if len(rows) <= rows.shape[1]:
-        _, vectors = np.linalg.eigh(centred @ centred.T)
-        components = vectors[:, :-3:-1].T @ centred
-        components /= np.maximum(np.linalg.norm(components, axis=1), 1e-300)[:, None]
+        values, vectors = np.linalg.eigh(centred @ centred.T)
+        points = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0))
+        components = points.T @ centred
     else:
         _, vectors = np.linalg.eigh(centred.T @ centred)
         components = vectors[:, :-3:-1].T
-    if len(components) < 2:
-        components = np.vstack([components, np.zeros_like(components)])
+        points = centred @ components.T
     largest = np.abs(components).argmax(axis=1)
-    signs = np.sign(components[np.arange(2), largest])
-    points: F64 = centred @ (components * np.where(signs == 0, 1, signs)[:, None]).T
+    points = points * np.sign(components[np.arange(len(components)), largest])
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # of width one
     shares: F64 = np.sum(points**2, axis=0) / (total or 1.0)
     return points, shares
 
