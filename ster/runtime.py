@@ -18,14 +18,15 @@ from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
 from ster.documents.prompts import check_asked, check_prompts
 from ster.errors import require_number
+from ster.html import to_html
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
+from ster.runs.cards import describe_session, session_card
 from ster.runs.plan import Plan
 from ster.runs.reading import plan_reading
 from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import Session
 from ster.runs.writing import plan_writing
-from ster.text import counted
 from ster.token_choice import Tokens, choose_tokens
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
@@ -105,14 +106,10 @@ class Runtime:
 
     def __repr__(self) -> str:
         """Show the model and how it runs."""
-        config = self.config
-        layers = counted(config.num_hidden_layers, "layer")
-        return (
-            f"Runtime(model={self.model!r}, {config.model_type}, "
-            f"{layers}, hidden_size={config.hidden_size}, "
-            f"device={self.device!r}, precision={self.precision!r}, "
-            f"chat_template={self.chat_template!r})"
-        )
+        return describe_session(self._session)
+
+    def _repr_html_(self) -> str:
+        return to_html(session_card(self._session))
 
     def activations(
         self,

@@ -18,7 +18,9 @@ from ster.errors import (
     require_type,
     require_whole_number,
 )
+from ster.html import to_html
 from ster.text import decimal, quoted, trim
+from ster.vectors.cards import describe_strengths, strength_card
 
 # Numbers from here on round to an infinite f32.
 _TOO_LARGE = 2.0**128 - 2.0**103
@@ -198,7 +200,7 @@ class MeasuredStrength:
     selected: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StrengthChoice:
     """The measured strengths, and the chosen one.
 
@@ -221,6 +223,13 @@ class StrengthChoice:
     num_scored: int
     forms: Mapping[str, int]
     residual_norm: float
+
+    def __repr__(self) -> str:
+        """Show the chosen strength, not all of them."""
+        return describe_strengths(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(strength_card(self))
 
     @property
     def selected(self) -> MeasuredStrength:
