@@ -15,9 +15,7 @@ from ster.architecture.wide import WideSpec
 from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import (
-    check_prompts,
-)
+from ster.documents.prompts import check_prompts
 from ster.errors import require_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
@@ -25,17 +23,16 @@ from ster.runs.plan import Plan
 from ster.runs.reading import plan_reading
 from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import Session
-from ster.runs.writing import plan_writing
 from ster.text import counted
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strengths, StrengthTrial
-from ster.workflows.answering import answer_prompts
+from ster.workflows.answering import answer_prompts, stream_answer
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
 from ster.workflows.extracting import collect, write_activations
 from ster.workflows.scoring import score_texts
-from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
 
 Path = str | os.PathLike[str]
@@ -123,8 +120,8 @@ class Runtime:
                 the sides are read as training reads them, each positive one first.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
-            steer: One vector or several, added to the stream while it is read. A layer
-                is read before its own vector is added.
+            steer: As for ``generate``, added to the stream while it is read. A layer is
+                read before its own vector is added.
 
         Returns:
             The rows in prompt order, with ``.array`` (num_prompts, num_layers,
@@ -136,13 +133,15 @@ class Runtime:
         asked = None
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
+        checked = check_prompts(prompts)
+        measure = norms_of(self._session, checked, asked)
         reading = plan_reading(
             self._session,
-            check_prompts(prompts),
+            checked,
             self._select(layers),
             repeats=True,
             asked=asked,
-            deltas=sum_deltas(steer, self._session),
+            deltas=sum_deltas(steer, self._session, measure),
         )
         return collect(reading)
 
@@ -239,7 +238,9 @@ class Runtime:
         Args:
             prompt: One user message under a chat template, else a text to continue.
             steer: One vector, or several whose sum is added to every token's residual
-                stream, in prompt and answer alike.
+                stream, in prompt and answer alike; each alone or in a tuple with its
+                strength, such as ``(vector, "0.05n")``. Residual norms that a vector
+                lacks are measured on the prompts.
             **how: ``system``, the system's message before the prompt;
                 ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
                 time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of
@@ -269,8 +270,7 @@ class Runtime:
                 refused by the call itself, before any text is asked for.
         """
         answering = Answering.of(**how)
-        deltas = sum_deltas(steer, self._session)
-        return plan_writing(self._session, [prompt], answering, [deltas]).stream()
+        return stream_answer(self._session, prompt, answering, steer)
 
     def generate_all(
         self,

@@ -46,6 +46,12 @@ class PairRows:
             positive=self.positive[:, layer], negative=self.negative[:, layer]
         )
 
+    @property
+    def mean_norms(self) -> F64:
+        """The mean length of each layer's rows, of both sides, (num_layers,)."""
+        both = metrics.mean_norms(self.positive) + metrics.mean_norms(self.negative)
+        return both / 2
+
     @cached_property
     def random(self) -> F64:
         """The accuracy of random directions, (num_directions, num_layers)."""
@@ -263,7 +269,6 @@ def score_candidates(
 def score_layers(vector: SteeringVector, rows: PairRows) -> tuple[LayerScore, ...]:
     """Measure each layer of a vector on rows of its own layers."""
     candidates = score_candidates(vector.method, vector.layers, vector.array, rows)
-    norms = metrics.mean_norms(rows.positive) + metrics.mean_norms(rows.negative)
     return tuple(
         LayerScore(
             layer=each.layer,
@@ -271,7 +276,7 @@ def score_layers(vector: SteeringVector, rows: PairRows) -> tuple[LayerScore, ..
             margin=each.margin,
             interval=each.interval,
             random=each.random,
-            residual_norm=float(norm / 2),
+            residual_norm=float(norm),
         )
-        for each, norm in zip(candidates, norms, strict=True)
+        for each, norm in zip(candidates, rows.mean_norms, strict=True)
     )
