@@ -26,12 +26,11 @@ from ster.runs.plan import Plan
 from ster.runs.reading import plan_reading
 from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import Session
-from ster.runs.writing import plan_writing
 from ster.token_choice import Tokens, choose_tokens
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strengths, StrengthTrial
-from ster.workflows.answering import answer_prompts
+from ster.workflows.answering import answer_prompts, stream_answer
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
 from ster.workflows.extracting import (
@@ -41,7 +40,7 @@ from ster.workflows.extracting import (
     write_activations,
 )
 from ster.workflows.scoring import score_texts
-from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
 
 Path = str | os.PathLike[str]
@@ -138,8 +137,8 @@ class Runtime:
                 ``"assistant"``'s.
             asked: What each text answers, None where it answers nothing; such a text is
                 the assistant's.
-            steer: One vector or several, added to the stream while it is read. A layer
-                is read before its own vector is added.
+            steer: As for ``generate``, added to the stream while it is read. A layer is
+                read before its own vector is added.
             on_interrupt: What Ctrl-C or a notebook's stop button does: ``"raise"``, or
                 ``"keep"`` the prompts that are done, if there are any.
 
@@ -153,16 +152,19 @@ class Runtime:
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
         check_on_interrupt(on_interrupt)
+        checked = check_prompts(prompts)
+        known = None if asked is None else check_asked(asked)
+        measure = norms_of(self._session, checked, known)
         reading = plan_reading(
             self._session,
-            check_prompts(prompts),
+            checked,
             self._select(layers),
             repeats=True,
-            asked=None if asked is None else check_asked(asked),
+            asked=known,
             role=role,
             tokens=choose_tokens(tokens),
             locate=True,
-            deltas=sum_deltas(steer, self._session),
+            deltas=sum_deltas(steer, self._session, measure),
         )
         return collect(reading, keep=on_interrupt == "keep")
 
@@ -280,7 +282,9 @@ class Runtime:
         Args:
             prompt: One user message under a chat template, else a text to continue.
             steer: One vector, or several whose sum is added to every token's residual
-                stream, in prompt and answer alike.
+                stream, in prompt and answer alike; each alone or in a tuple with its
+                strength, such as ``(vector, "0.05n")``. Residual norms that a vector
+                lacks are measured on the prompts.
             **how: ``system``, the system's message before the prompt;
                 ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
                 time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of
@@ -310,8 +314,7 @@ class Runtime:
                 refused by the call itself, before any text is asked for.
         """
         answering = Answering.of(**how)
-        deltas = sum_deltas(steer, self._session)
-        return plan_writing(self._session, [prompt], answering, [deltas]).stream()
+        return stream_answer(self._session, prompt, answering, steer)
 
     def generate_all(
         self,

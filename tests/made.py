@@ -108,7 +108,7 @@ def strength_choice() -> StrengthChoice:
         num_pairs=9,
         num_scored=8,
         forms={"alone": 8},
-        residual_norm=40.0,
+        residual_norms=(30.0, 50.0),
     )
 
 

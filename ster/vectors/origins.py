@@ -1,14 +1,13 @@
-"""Where vectors come from, as their metadata and names say it."""
+"""What a vector says of how it was made: names, and metadata of scales and sums."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ster.vectors.steering import SteeringVector
+from ster.errors import UsageError
+from ster.vectors.strengths import Strength, parse_strengths
 
 
 def is_same_model(one: str, other: str) -> bool:
@@ -22,27 +21,32 @@ def is_same_model(one: str, other: str) -> bool:
 
 
 def common(one: str | None, other: str | None) -> str | None:
-    """Return what two vectors share, None where they differ."""
+    """Return what both say, or None."""
     return one if one == other else None
 
 
 def joined(one: str, other: str) -> str:
-    """Name both, or once what is the same."""
+    """Name what two make together."""
     return one if one == other else f"{one} + {other}"
 
 
-def term(vector: SteeringVector) -> str:
-    """Describe one side of a sum, a sum itself in parentheses."""
-    made = vector.metadata.get("sum")
-    label = f"({made})" if made else f"{vector.trait_name} ({vector.method})"
-    scale = read_scale(vector.metadata)
-    return label if scale is None else f"{scale:g} × {label}"
-
-
-def read_scale(metadata: Mapping[str, str]) -> float | None:
-    """Read the scale; anyone may have written it, so what is no number is ignored."""
+def read_scale(metadata: Mapping[str, str]) -> Strength | None:
+    """Read the scale; anyone may have written it, so what is none is ignored."""
     try:
-        scale = float(metadata["scale"])
-    except (KeyError, ValueError):
+        (scale,) = parse_strengths(metadata["scale"])
+    except (KeyError, ValueError, UsageError):
         return None
-    return scale if math.isfinite(scale) else None
+    return scale if math.isfinite(scale.value) else None
+
+
+def spell_scale(scale: Strength) -> str:
+    """Write a scale as metadata have it."""
+    return f"{scale.value:g}{'n' * scale.of_norm}"
+
+
+def spell_term(trait_name: str, method: str, metadata: Mapping[str, str]) -> str:
+    """Describe one side of a sum, a sum itself in parentheses."""
+    made = metadata.get("sum")
+    label = f"({made})" if made else f"{trait_name} ({method})"
+    scale = read_scale(metadata)
+    return label if scale is None else f"{spell_scale(scale)} × {label}"

@@ -53,6 +53,12 @@ class PairRows:
             positive=self.positive[:, layer], negative=self.negative[:, layer]
         )
 
+    @property
+    def mean_norms(self) -> F64:
+        """The mean length of each layer's rows, of both sides, (num_layers,)."""
+        both = metrics.mean_norms(self.positive) + metrics.mean_norms(self.negative)
+        return both / 2
+
     @cached_property
     def random_margin(self) -> F64:
         """What margins of random directions of length 1 stay below, (num_layers,)."""
@@ -301,7 +307,6 @@ def score_candidates(
 def score_layers(vector: SteeringVector, rows: PairRows) -> tuple[LayerScore, ...]:
     """Measure each layer of a vector on rows of its own layers."""
     candidates = score_candidates(vector.method, vector.layers, vector.array, rows)
-    norms = metrics.mean_norms(rows.positive) + metrics.mean_norms(rows.negative)
     return tuple(
         LayerScore(
             layer=each.layer,
@@ -309,9 +314,9 @@ def score_layers(vector: SteeringVector, rows: PairRows) -> tuple[LayerScore, ..
             margin=each.margin,
             interval=each.interval,
             random=each.random,
-            residual_norm=float(norm / 2),
+            residual_norm=float(norm),
             margin_interval=each.margin_interval,
             random_margin=each.random_margin,
         )
-        for each, norm in zip(candidates, norms, strict=True)
+        for each, norm in zip(candidates, rows.mean_norms, strict=True)
     )

@@ -32,7 +32,9 @@ from ster.vectors.checks import (
     is_number,
 )
 from ster.vectors.geometry import Geometry, directions_of
-from ster.vectors.origins import common, joined, read_scale, term
+from ster.vectors.norms import merge_norms, read_norms, scale_rows, take_norms
+from ster.vectors.origins import common, joined, read_scale, spell_scale, spell_term
+from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
 F32 = npt.NDArray[np.float32]
 
@@ -66,6 +68,7 @@ class SteeringVector(Geometry):
         train_margin: The mean margin of each layer on the pairs it was fitted on.
         train_accuracy: The share of these pairs that each layer orders.
         metadata: Anything more, as strings.
+        source: The file that it was read from, for sentences; no part of the document.
 
     Raises:
         DocumentError: The parts do not fit together, or a value is not finite.
@@ -92,6 +95,7 @@ class SteeringVector(Geometry):
     train_margin: tuple[float, ...] = ()
     train_accuracy: tuple[float, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
     # Without this, np.float64(2) * vector would be taken for an array of objects.
     __array_ufunc__: ClassVar[None] = None
 
@@ -180,6 +184,44 @@ class SteeringVector(Geometry):
         view: F32 = self.array[self.layers.index(layer)]
         return view
 
+    @property
+    def scale(self) -> Strength | None:
+        """What the directions were multiplied by since they were fitted."""
+        return read_scale(self.metadata)
+
+    @property
+    def residual_norms(self) -> tuple[float, ...] | None:
+        """The stream's mean length at each layer, over the rows it was fitted on."""
+        return read_norms(self.metadata, len(self.layers))
+
+    def with_norms(self, norms: Iterable[float]) -> SteeringVector:
+        """Set the stream's mean length at each layer, which ``0.05n`` counts in.
+
+        Raises:
+            DirectionError: They are not one length for each layer.
+        """
+        noted = take_norms(norms, len(self.layers))
+        return replace(self, metadata={**self.metadata, **noted})
+
+    def at(self, strength: StrengthLike) -> SteeringVector:
+        """Scale by a number, as ``*`` does, or by shares of each layer's own norm.
+
+        Args:
+            strength: ``"0.05n"`` makes a direction of length 1 as long as 0.05 of the
+                residual norm of its layer.
+
+        Raises:
+            UsageError: It is no strength, or in norms of what is in norms already.
+            DirectionError: It is not finite, or the vector has no residual norms.
+        """
+        return self._scaled(take_strength(strength))
+
+    def _scaled(self, strength: Strength) -> SteeringVector:
+        scale = (self.scale or Strength(value=1.0)) * strength
+        array = scale_rows(self.array, strength, self.residual_norms)
+        noted = {**self.metadata, "scale": spell_scale(scale)}
+        return replace(self, array=array, metadata=noted)
+
     def __repr__(self) -> str:
         """Show what it is and where it comes from, not the numbers."""
         parts = [
@@ -191,9 +233,8 @@ class SteeringVector(Geometry):
         ]
         if "pair_count" in self.metadata:
             parts.append(f"{self.metadata['pair_count']} pairs")
-        scale = read_scale(self.metadata)
-        if scale is not None:
-            parts.append(f"scale={scale:g}")
+        if self.scale is not None:
+            parts.append(f"scale={spell_scale(self.scale)}")
         return f"SteeringVector({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
@@ -207,12 +248,7 @@ class SteeringVector(Geometry):
         if not math.isfinite(factor):
             sentence = f"a strength must be finite, not {factor}"
             raise DirectionError(sentence, field="strength", found=strength)
-        before = read_scale(self.metadata)
-        scale = factor if before is None else factor * before
-        with np.errstate(all="ignore"):  # what overflows is refused
-            array = (self.array * factor).astype(np.float32)
-        metadata = {**self.metadata, "scale": f"{scale:g}"}
-        return replace(self, array=array, metadata=metadata)
+        return self._scaled(Strength(value=factor))
 
     __rmul__ = __mul__
 
@@ -243,6 +279,9 @@ class SteeringVector(Geometry):
         array = np.zeros((len(layers), self.hidden_size), np.float32)
         for vector in (self, other):
             array[[layers.index(layer) for layer in vector.layers]] += vector.array
+        norms = merge_norms(
+            layers, [(each.layers, each.residual_norms) for each in (self, other)]
+        )
         return SteeringVector(
             layers=layers,
             array=array,
@@ -252,8 +291,12 @@ class SteeringVector(Geometry):
             chat_template=common(self.chat_template, other.chat_template),
             trait_name=joined(self.trait_name, other.trait_name),
             method=joined(self.method, other.method),
-            metadata={"sum": f"{term(self)} + {term(other)}"},
+            metadata={"sum": f"{self._term} + {other._term}", **norms},
         )
+
+    @property
+    def _term(self) -> str:
+        return spell_term(self.trait_name, self.method, self.metadata)
 
     def __radd__(self, start: object) -> SteeringVector:
         """Let ``sum(vectors)`` begin with its 0."""

@@ -32,7 +32,7 @@ PROMPTS = {
     ),
     "off": ("The opposite of warm is", "def add(a, b):\n    return a +"),
 }
-# Read at other tokens than the last; the template trims the spaces.
+# Read at other tokens than the last; the template keeps the spaces.
 TOKENS = ("Which planet is the largest one?", " Wie weit ist der Mond entfernt? ")
 PLACES = (4, -7)
 GREEDY = "Describe a storm at sea in one sentence."
@@ -123,8 +123,8 @@ def record_tokens(model: Any, tokenizer: Any, prompt: str) -> dict[str, Any]:
         turns, add_generation_prompt=True, tokenize=False
     )
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    start = text.index(prompt.strip())
-    stop = start + len(prompt.strip())
+    start = text.index(prompt)
+    stop = start + len(prompt)
     own = [
         place
         for place, (first, last) in enumerate(encoded.offset_mapping)
