@@ -7,7 +7,7 @@ loading reads config, tokenizer and template, and the first run maps the weights
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Unpack
 
 from ster.architecture.spec import ModelSpec
@@ -15,9 +15,7 @@ from ster.architecture.wide import WideSpec
 from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import (
-    check_prompts,
-)
+from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import require_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
@@ -111,7 +109,7 @@ class Runtime:
 
     def activations(
         self,
-        prompts: Iterable[str] | PairSet,
+        prompts: Prompts | PairSet,
         layers: Layers = "all",
         *,
         steer: Steer = (),
@@ -119,8 +117,9 @@ class Runtime:
         """Read the residual stream at the last token of every prompt.
 
         Args:
-            prompts: Each becomes one user message under a chat template. Of a pair set
-                the sides are read as training reads them, each positive one first.
+            prompts: Whatever ``PromptSet.of`` takes. Each becomes one user message
+                under a chat template; a chat is read whole. Of a pair set the sides are
+                read as training reads them, each positive one first.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
             steer: One vector or several, added to the stream while it is read. A layer
@@ -138,7 +137,7 @@ class Runtime:
             asked, prompts = prompts.asked, prompts.prompts
         reading = plan_reading(
             self._session,
-            check_prompts(prompts),
+            PromptSet.of(prompts),
             self._select(layers),
             repeats=True,
             asked=asked,
@@ -216,7 +215,7 @@ class Runtime:
 
     def write_activations(
         self,
-        prompts: Sequence[str],
+        prompts: Prompts,
         output: str | os.PathLike[str],
         layers: Layers = "all",
     ) -> Plan:
@@ -274,7 +273,7 @@ class Runtime:
 
     def generate_all(
         self,
-        prompts: Iterable[str],
+        prompts: Prompts,
         *,
         steer: Steer = (),
         **how: Unpack[AnsweringKeywords],
@@ -290,7 +289,7 @@ class Runtime:
 
     def answers(
         self,
-        prompts: Iterable[str],
+        prompts: Prompts,
         *,
         steer: Steer = (),
         strengths: Strengths | None = None,
@@ -299,7 +298,8 @@ class Runtime:
         """Answer prompts at several strengths, and say how each answer came about.
 
         Args:
-            prompts: As for ``generate``.
+            prompts: Whatever ``PromptSet.of`` takes, each as for ``generate``; a chat
+                is gone on with.
             steer: As for ``generate``.
             strengths: What ``steer`` is multiplied by; every prompt is answered at
                 each. Once, as it is, if not given.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ster.cli.answer import render_beside
+from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
 from ster.cli.streams import say
@@ -20,6 +21,7 @@ from ster.vectors.strengths import take_multipliers
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
+    from ster.documents.prompt_sets.value import PromptSet
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
     from ster.vectors.steering import SteeringVector
@@ -61,8 +63,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="<FILE>",
-        help='A JSON document {"prompts": ["...", ...]} to answer instead, into '
-        "--output.",
+        help=f"Prompts to answer instead, into --output: {FORMATS}.",
     ),
 ]
 Output = Annotated[
@@ -70,8 +71,9 @@ Output = Annotated[
     typer.Option(
         "--output",
         metavar="<FILE>",
-        help="Where the answers to --prompts go, as JSON. A run that ends early keeps "
-        "the answers so far in <FILE>.partial.",
+        callback=take_output,
+        help="Where the answers to --prompts go, as JSON, - for standard output. A run "
+        "that ends early keeps the answers so far in <FILE>.partial.",
     ),
 ]
 Vector = Annotated[
@@ -167,11 +169,12 @@ def generate(
     check_question(prompt, prompts_path, output_path)
     check_given(context, strengths, vector_path)
     flags.check_device()
-    inputs = [path for path in (prompts_path, vector_path, system_path) if path]
+    inputs = [path for path in (vector_path, system_path) if path]
     if output_path is not None:
-        check_output(output_path, inputs)
-    prompts = read_prompts(prompt, prompts_path)
+        check_output(output_path, input_file(prompts_path) + inputs)
+    prompts = read_prompts(prompts_path, [prompt or ""])
     how = replace(how, system=read_system(system_path))
+    prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
     asked = Asked(
         prompts=prompts,
         steer=load_vectors(vector_path),
@@ -194,7 +197,7 @@ class Asked:
         how: How prompts are answered.
     """
 
-    prompts: Sequence[str]
+    prompts: PromptSet
     steer: Sequence[SteeringVector]
     strengths: Sequence[float]
     how: Answering
@@ -231,7 +234,9 @@ def answer(
         return
     with flags.open(counts=False) as runtime:
         steer = [vector * asked.strengths[0] for vector in asked.steer]
-        pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
+        pieces = runtime.stream(
+            asked.prompts.prompts[0], steer=steer, answering=asked.how
+        )
         # A pipe gets the text as it is. On a terminal what would control it is escaped,
         # and a newline gives the shell's prompt a line of its own.
         if not sys.stdout.isatty():
@@ -239,15 +244,6 @@ def answer(
             return
         yield from map(printable, pieces)
         yield "\n"
-
-
-def read_prompts(prompt: str | None, prompts_path: str | None) -> list[str]:
-    """Read what is to be answered."""
-    from ster.documents.prompts import check_prompts, read_prompt_set
-
-    if prompts_path is None:
-        return check_prompts([prompt or ""])
-    return read_prompt_set(prompts_path)
 
 
 def read_system(path: str | None) -> str | None:

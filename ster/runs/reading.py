@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
-from ster.documents.prompts import check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import NumericsError
 from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
@@ -79,7 +79,7 @@ class Reading:
 
 def plan_reading(
     session: Session,
-    prompts: Sequence[str],
+    prompts: Prompts,
     layers: tuple[int, ...],
     *,
     repeats: bool,
@@ -92,7 +92,7 @@ def plan_reading(
 
     Args:
         session: The open checkpoint.
-        prompts: The prompts.
+        prompts: The prompts; those that are chats are read whole.
         layers: Block indices, ascending.
         repeats: More runs will follow, so blocks stay where they fit.
         asked: What each prompt answers, if anything.
@@ -105,14 +105,17 @@ def plan_reading(
         TemplateError: The chat template refuses a prompt.
         CapacityError: The run does not fit.
     """
-    checked = check_prompts(prompts)
-    token_ids = session.encoder.encode(checked, asked)
+    taken = PromptSet.of(prompts)
+    if taken.chats is None:
+        token_ids = session.encoder.encode(taken.prompts, asked)
+    else:
+        token_ids = session.encoder.encode_conversations(taken.conversations)
     session.check_tokens(token_ids)
     _warn_of_long_prompts(session, token_ids)
     num_blocks = layers[-1] + 1
     return Reading(
         session=session,
-        prompts=checked,
+        prompts=taken.prompts,
         token_ids=token_ids,
         layers=layers,
         plan=session.plan(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ster.documents.answers import Answer
-from ster.documents.prompts import check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.runs.sampling import Answering
 from ster.runs.session import Session
 from ster.runs.writing import plan_writing
@@ -15,7 +15,7 @@ from ster.workflows.steering import Steer, sum_at_strengths
 
 def answer_prompts(
     session: Session,
-    prompts: Iterable[str],
+    prompts: Prompts,
     answering: Answering,
     steer: Steer,
     strengths: Strengths | None,
@@ -35,12 +35,12 @@ def answer_prompts(
     Raises:
         SterError: A prompt, the steering or a strength is refused, or it does not fit.
     """
-    asked = check_prompts(prompts)
+    asked = PromptSet.of(prompts)
     times, steerings = sum_at_strengths(steer, strengths, session)
     writing = plan_writing(session, asked, answering, steerings)
     return (
         Answer(
-            prompt=asked[each.prompt],
+            prompt=asked.prompts[each.prompt],
             strength=times[each.steering],
             text=each.text,
             token_ids=each.token_ids,

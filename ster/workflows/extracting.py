@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 import numpy as np
 
 from ster.documents.activations.artifact import ActivationWriter
 from ster.documents.activations.value import Activations
+from ster.documents.prompt_sets.value import Prompts
 from ster.runs.plan import Plan
 from ster.runs.reading import Reading, plan_reading
 from ster.runs.session import Session
@@ -29,7 +29,7 @@ def collect(reading: Reading) -> Activations:
 
 def write_activations(
     session: Session,
-    prompts: Sequence[str],
+    prompts: Prompts,
     layers: tuple[int, ...],
     output: str | os.PathLike[str],
 ) -> Plan:

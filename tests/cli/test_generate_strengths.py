@@ -154,7 +154,7 @@ def test_the_path_comes_when_all_is_reported_and_the_display_is_gone(say, streng
 
     flags: Any = Flags()
     asked = Asked(
-        prompts=PROMPTS,
+        prompts=ster.PromptSet.of(PROMPTS),
         steer=[ster.SteeringVector.load("v.json")],
         strengths=strengths,
         how=Answering(max_new_tokens=3),
