@@ -171,8 +171,9 @@ class ChatTemplate:
             other = self._render_otherwise(turns)
             if other is not None and _missing_roles(turns, other) < missing:
                 text, missing = other, _missing_roles(turns, other)
-        if missing - {"system"} or turns[-1]["role"] in missing:
-            sentence = DROPS_RESPONSE if missing == {"assistant"} else DROPS_PROMPT
+        said = missing - {"system"}
+        if said or turns[-1]["role"] in missing:
+            sentence = DROPS_RESPONSE if said == {"assistant"} else DROPS_PROMPT
             raise TemplateRefusal(sentence, _HOW_IT_WAS_TRIED, prompt=number + 1)
         if missing:
             self._warn_once(DROPS_SYSTEM)
