@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ster.documents.activations.value import Activations
     from ster.documents.answers import Answer
     from ster.documents.pairs import ContrastPair, PairSet
+    from ster.documents.prompt_sets.value import PromptSet
     from ster.errors import SterError
     from ster.loading import load
     from ster.reporting import SterWarning
@@ -30,6 +31,7 @@ __all__ = [
     "Answering",
     "ContrastPair",
     "PairSet",
+    "PromptSet",
     "Runtime",
     "Sampling",
     "SteeringVector",
@@ -48,6 +50,7 @@ _HOMES = {
     "Answering": "ster.runs.sampling",
     "ContrastPair": "ster.documents.pairs",
     "PairSet": "ster.documents.pairs",
+    "PromptSet": "ster.documents.prompt_sets.value",
     "Runtime": "ster.runtime",
     "Sampling": "ster.runs.sampling",
     "SteeringVector": "ster.vectors.steering",

@@ -7,7 +7,7 @@ loading reads config, tokenizer and template, and the first run maps the weights
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Unpack
 
 from ster.architecture.spec import ModelSpec
@@ -16,7 +16,8 @@ from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import check_asked, check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
+from ster.documents.prompts import check_asked
 from ster.errors import require_number
 from ster.html import to_html
 from ster.layers import Layers, select_layers
@@ -112,7 +113,7 @@ class Runtime:
 
     def activations(
         self,
-        prompts: Iterable[str] | PairSet,
+        prompts: Prompts | PairSet,
         layers: Layers = "all",
         *,
         tokens: Tokens = "last",
@@ -124,8 +125,9 @@ class Runtime:
         """Read the residual stream at the last token of every prompt, or at others.
 
         Args:
-            prompts: Each becomes one user message under a chat template. Of a pair set
-                the sides are read as training reads them, each positive one first.
+            prompts: Whatever ``PromptSet.of`` takes. Each becomes one user message
+                under a chat template; a chat is read whole. Of a pair set the sides are
+                read as training reads them, each positive one first.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
             tokens: ``"last"``; ``"text"``, the last token of the text itself inside the
@@ -152,7 +154,7 @@ class Runtime:
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
         check_on_interrupt(on_interrupt)
-        checked = check_prompts(prompts)
+        checked = PromptSet.of(prompts)
         known = None if asked is None else check_asked(asked)
         measure = norms_of(self._session, checked, known)
         reading = plan_reading(
@@ -259,7 +261,7 @@ class Runtime:
 
     def write_activations(
         self,
-        prompts: Sequence[str],
+        prompts: Prompts,
         output: str | os.PathLike[str],
         layers: Layers = "all",
     ) -> Plan:
@@ -318,7 +320,7 @@ class Runtime:
 
     def generate_all(
         self,
-        prompts: Iterable[str],
+        prompts: Prompts,
         *,
         steer: Steer = (),
         **how: Unpack[AnsweringKeywords],
@@ -334,7 +336,7 @@ class Runtime:
 
     def answers(
         self,
-        prompts: Iterable[str],
+        prompts: Prompts,
         *,
         steer: Steer = (),
         strengths: Strengths | None = None,
@@ -343,7 +345,8 @@ class Runtime:
         """Answer prompts at several strengths, and say how each answer came about.
 
         Args:
-            prompts: As for ``generate``.
+            prompts: Whatever ``PromptSet.of`` takes, each as for ``generate``; a chat
+                is gone on with.
             steer: As for ``generate``.
             strengths: What ``steer`` is multiplied by; every prompt is answered at
                 each. Once, as it is, if not given.

@@ -18,7 +18,11 @@ from ster.checkpoint.tokens.responses import (
     join,
     match_prompts,
 )
-from ster.checkpoint.tokens.texts import refuse_what_is_no_text, split_texts
+from ster.checkpoint.tokens.texts import (
+    refuse_several_turns,
+    refuse_what_is_no_text,
+    split_texts,
+)
 from ster.errors import PromptError, TemplateError, UsageError
 from ster.text import quoted
 
@@ -96,12 +100,13 @@ class Encoder:
     def encode_conversations(
         self, conversations: Sequence[Conversation]
     ) -> list[TokenIds]:
-        """Encode conversations that the model is to answer.
+        """Encode conversations; unless it spoke last, the assistant's turn is opened.
 
-        Without a template this is the text of the last turn alone.
+        Without a template a conversation of one turn is its text.
 
         Raises:
-            PromptError: One cannot be tokenized or gives no tokens.
+            PromptError: One cannot be tokenized or gives no tokens, or has several
+                turns and there is no template.
             TemplateError: The template refuses one, or drops its last turn.
         """
         return [*self.locate_conversations(conversations, locate=False).token_ids]
@@ -118,6 +123,7 @@ class Encoder:
         for turns in conversations:
             refuse_what_is_no_text([turn["content"] for turn in turns])
         if self._template is None:
+            refuse_several_turns(conversations, self.chat_template)
             texts = [turns[-1]["content"] for turns in conversations]
             return self._tokenize_raw(texts, texts, locate=locate)
         return self._render(self._template, conversations, locate=locate)

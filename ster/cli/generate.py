@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ster.cli.answer import render_beside
+from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
 from ster.cli.steering import (
@@ -25,6 +26,7 @@ from ster.text import counted, decimal, one_line, printable
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
+    from ster.documents.prompt_sets.value import PromptSet
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
     from ster.vectors.steering import SteeringVector
@@ -70,8 +72,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="<FILE>",
-        help='A JSON document {"prompts": ["...", ...]} to answer instead, into '
-        "--output.",
+        help=f"Prompts to answer instead, into --output: {FORMATS}.",
     ),
 ]
 Output = Annotated[
@@ -79,8 +80,9 @@ Output = Annotated[
     typer.Option(
         "--output",
         metavar="<FILE>",
-        help="Where the answers to --prompts go, as JSON. A run that ends early keeps "
-        "the answers so far in <FILE>.partial.",
+        callback=take_output,
+        help="Where the answers to --prompts go, as JSON, - for standard output. A run "
+        "that ends early keeps the answers so far in <FILE>.partial.",
     ),
 ]
 Vectors = Annotated[
@@ -184,12 +186,13 @@ def generate(
     times = parse_several_strengths(strength if strengths is None else strengths)
     check_norms_once(vectors, times)
     flags.check_device()
-    inputs = [path for path in (prompts_path, system_path) if path]
+    inputs = [system_path] if system_path else []
     inputs += [path for path, _ in map(split_vector, vectors)]
     if output_path is not None:
-        check_output(output_path, inputs)
-    prompts = read_prompts(prompt, prompts_path)
+        check_output(output_path, input_file(prompts_path) + inputs)
+    prompts = read_prompts(prompts_path, [prompt or ""])
     how = replace(how, system=read_system(system_path))
+    prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
     asked = Asked(
         prompts=prompts,
         steer=load_vectors(vectors),
@@ -210,7 +213,7 @@ class Asked:
         how: How prompts are answered.
     """
 
-    prompts: Sequence[str]
+    prompts: PromptSet
     steer: Sequence[tuple[SteeringVector, Strength]]
     strengths: Sequence[Strength]
     how: Answering
@@ -248,7 +251,9 @@ def answer(
     with flags.open(counts=False) as runtime:
         (strength,) = asked.strengths
         steer = [(vector, own * strength) for vector, own in asked.steer]
-        pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
+        pieces = runtime.stream(
+            asked.prompts.prompts[0], steer=steer, answering=asked.how
+        )
         # A pipe gets the text as it is. On a terminal what would control it is escaped,
         # and a newline gives the shell's prompt a line of its own.
         if not sys.stdout.isatty():
@@ -256,15 +261,6 @@ def answer(
             return
         yield from map(printable, pieces)
         yield "\n"
-
-
-def read_prompts(prompt: str | None, prompts_path: str | None) -> list[str]:
-    """Read what is to be answered."""
-    from ster.documents.prompts import check_prompts, read_prompt_set
-
-    if prompts_path is None:
-        return check_prompts([prompt or ""])
-    return read_prompt_set(prompts_path)
 
 
 def read_system(path: str | None) -> str | None:

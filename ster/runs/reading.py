@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,8 +16,8 @@ from ster.checkpoint.tokens.located import Span
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
 from ster.documents.activations.read_tokens import ReadTokens
-from ster.documents.prompts import check_prompts
-from ster.errors import NumericsError
+from ster.documents.prompt_sets.value import Prompts, PromptSet
+from ster.errors import NumericsError, UsageError
 from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
@@ -40,6 +40,7 @@ class Reading:
     Args:
         session: The open checkpoint.
         prompts: The prompts, verbatim.
+        labels: What else is known of each, by name.
         token_ids: Their tokens.
         own: Which of these are the text's own; None where nobody asked.
         layers: Block indices, ascending.
@@ -53,6 +54,7 @@ class Reading:
 
     session: Session
     prompts: Sequence[str]
+    labels: Mapping[str, Sequence[object]]
     token_ids: Sequence[TokenIds]
     own: Sequence[Span | None] | None
     layers: tuple[int, ...]
@@ -68,6 +70,7 @@ class Reading:
         return replace(
             self,
             prompts=self.prompts[:num_prompts],
+            labels={name: each[:num_prompts] for name, each in self.labels.items()},
             token_ids=self.token_ids[:num_prompts],
             own=None if self.own is None else self.own[:num_prompts],
             wanted=self.wanted.take(range(num_prompts)),
@@ -107,7 +110,7 @@ class Reading:
 
 def plan_reading(
     session: Session,
-    prompts: Sequence[str],
+    prompts: Prompts,
     layers: tuple[int, ...],
     *,
     repeats: bool,
@@ -123,7 +126,7 @@ def plan_reading(
 
     Args:
         session: The open checkpoint.
-        prompts: The prompts.
+        prompts: The prompts; those that are chats are read whole.
         layers: Block indices, ascending.
         repeats: More runs will follow, so blocks stay where they fit.
         asked: What each prompt answers, if anything.
@@ -139,10 +142,10 @@ def plan_reading(
         TemplateError: The chat template refuses a prompt.
         CapacityError: The run does not fit.
     """
-    checked = check_prompts(prompts)
+    taken = PromptSet.of(prompts)
     token_ids, own = _encode(
         session,
-        checked,
+        taken,
         asked,
         role,
         locate=locate or tokens.needs_text or tokens.function is not None,
@@ -155,7 +158,8 @@ def plan_reading(
     both = zip(wanted.num_rows, wanted.num_read, strict=True)
     return Reading(
         session=session,
-        prompts=checked,
+        prompts=taken.prompts,
+        labels=taken.labels,
         token_ids=token_ids,
         own=own,
         layers=layers,
@@ -293,7 +297,7 @@ def check_finite(
 
 def _encode(
     session: Session,
-    prompts: Sequence[str],
+    prompts: PromptSet,
     asked: Sequence[str | None] | None,
     role: str,
     *,
@@ -301,9 +305,18 @@ def _encode(
 ) -> tuple[Sequence[TokenIds], Sequence[Span | None] | None]:
     encoder = session.encoder
     check_role(role)
-    if role == "user" and not locate:
-        return encoder.encode(prompts, asked), None
-    located = encoder.locate(prompts, asked, role=role)
+    if prompts.chats is not None:
+        if role != "user" or asked is not None:
+            raise UsageError(
+                "a chat has its own roles, so role and asked are not for it",
+                field="role",
+                found=role,
+            )
+        located = encoder.locate_conversations(prompts.conversations, locate=locate)
+    elif role == "user" and not locate:
+        return encoder.encode(prompts.prompts, asked), None
+    else:
+        located = encoder.locate(prompts.prompts, asked, role=role)
     return located.token_ids, located.own
 
 

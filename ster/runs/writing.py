@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
-from ster.documents.prompts import check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import PromptError
 from ster.reporting import Progress
 from ster.runs.growing import Ended, Growing, Growth, grow
@@ -150,7 +150,7 @@ class Writing:
 
 def plan_writing(
     session: Session,
-    prompts: Iterable[str],
+    prompts: Prompts,
     answering: Answering,
     steerings: Sequence[Deltas],
 ) -> Writing:
@@ -158,7 +158,8 @@ def plan_writing(
 
     Args:
         session: The open checkpoint.
-        prompts: Each the user's turn under a template, else a text to continue.
+        prompts: Each the user's turn under a template, else a text to continue; or a
+            chat to go on with.
         answering: How they are answered; a system's turn needs the model's template.
         steerings: As for ``Writing``.
 
@@ -166,8 +167,7 @@ def plan_writing(
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
         SterError: Another file of the checkpoint is refused, or the run does not fit.
     """
-    checked = check_prompts(prompts)
-    token_ids = encode_turns(session, checked, answering.system)
+    token_ids = encode_turns(session, PromptSet.of(prompts), answering.system)
     stop_ids = read_stop_ids(session.files)
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
     new_tokens = min(answering.max_new_tokens, room)
@@ -211,26 +211,14 @@ def _longest_reading(session: Session, token_ids: Tokens, new_tokens: int) -> To
 
 
 def encode_turns(
-    session: Session, prompts: Sequence[str], system: str | None
+    session: Session, prompts: PromptSet, system: str | None
 ) -> Sequence[Tokens]:
     """Encode prompts after the system turn; refuse those with no room for an answer.
 
     Raises:
-        PromptError: A prompt is too long, or a system turn has no template.
+        PromptError: A prompt is too long, or a chat cannot be answered so.
     """
-    before: list[dict[str, str]] = []
-    if system is not None:
-        before = [{"role": "system", "content": system}]
-        label = session.encoder.chat_template
-        if label != "applied":
-            raise PromptError(
-                "a conversation of several turns needs the model's chat template, and "
-                f"this run's chat template is {label}",
-                field="chat_template",
-                found=label,
-                expected="applied",
-            )
-    chats = [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
+    chats = prompts.conversations_to_answer(system)
     token_ids = session.encoder.encode_conversations(chats)
     session.check_tokens(token_ids)
     limit = session.spec.max_position_embeddings

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from ster.documents.answers import Answer
-from ster.documents.prompts import check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.runs.sampling import Answering
 from ster.runs.session import Session
 from ster.runs.writing import Writing, plan_writing
@@ -15,7 +15,7 @@ from ster.workflows.steering import Steer, Steered, norms_of, take_steering
 
 def answer_prompts(
     session: Session,
-    prompts: Iterable[str],
+    prompts: Prompts,
     answering: Answering,
     steer: Steer,
     strengths: Strengths | None,
@@ -35,13 +35,13 @@ def answer_prompts(
     Raises:
         SterError: A prompt, the steering or a strength is refused, or it does not fit.
     """
-    asked = check_prompts(prompts)
+    asked = PromptSet.of(prompts)
     steered = take_steering(steer, session, strengths)
     writing = plan_steered(session, asked, answering, steered)
     numbers, words = _name(steered)
     return (
         Answer(
-            prompt=asked[each.prompt],
+            prompt=asked.prompts[each.prompt],
             strength=numbers[each.steering],
             strength_word=words[each.steering],
             text=each.text,
@@ -69,7 +69,7 @@ def stream_answer(
 
 
 def plan_steered(
-    session: Session, prompts: Sequence[str], answering: Answering, steered: Steered
+    session: Session, prompts: Prompts, answering: Answering, steered: Steered
 ) -> Writing:
     """Plan the answers under each strength.
 

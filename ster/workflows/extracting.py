@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ster.documents.activations.artifact import ActivationWriter
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
+from ster.documents.prompt_sets.value import Prompts
 from ster.documents.prompts import check_prompts
 from ster.errors import UsageError
 from ster.runs.plan import Plan
@@ -42,13 +42,11 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
             raise
         total = len(reading.prompts)
         reading.session.reporter.note(f"stopped: kept {done} of {total} prompts")
-    parts = describe_reading(reading.first(done), labels={})
+    parts = describe_reading(reading.first(done))
     return Activations(array=np.concatenate(arrays), **parts)
 
 
-def describe_reading(
-    reading: Reading, labels: Mapping[str, Sequence[object]]
-) -> dict[str, Any]:
+def describe_reading(reading: Reading) -> dict[str, Any]:
     """Collect what is said of activations; see ``Description``."""
     session = reading.session
     return {
@@ -61,7 +59,7 @@ def describe_reading(
         "tokens": describe_tokens(
             session.encoder, reading.token_ids, reading.own, reading.wanted
         ),
-        "labels": labels,
+        "labels": reading.labels,
         "precision": session.precision,
         "chat_template": session.encoder.chat_template,
     }
@@ -108,7 +106,7 @@ def check_on_interrupt(word: str) -> None:
 
 def write_activations(
     session: Session,
-    prompts: Sequence[str],
+    prompts: Prompts,
     layers: tuple[int, ...],
     output: str | os.PathLike[str],
 ) -> Plan:

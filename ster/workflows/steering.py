@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.documents.prompt_sets.value import Prompts
 from ster.errors import DirectionError, SterError, UsageError, require_type
 from ster.runs.reading import plan_reading
 from ster.runs.session import Session
@@ -133,7 +134,7 @@ def sum_deltas(
 
 def norms_of(
     session: Session,
-    prompts: Sequence[str],
+    prompts: Prompts,
     asked: Sequence[str | None] | None = None,
 ) -> MeasureNorms:
     """Return what measures the mean length of the stream at the prompts' last tokens.
@@ -148,7 +149,7 @@ def norms_of(
 
 def _measure(
     session: Session,
-    prompts: Sequence[str],
+    prompts: Prompts,
     asked: Sequence[str | None] | None,
     layers: tuple[int, ...],
 ) -> list[float]:

@@ -25,6 +25,10 @@ DROPS_RESPONSE = "this model's chat template drops the response"
 DROPS_SYSTEM = (
     "this model's chat template drops the system turn, so the model does not read it"
 )
+DROPS_EARLIER = (
+    "this model's chat template drops earlier turns of a conversation, so the model "
+    "does not read them"
+)
 MAX_REASON = 500
 # Conversations that are sent together, unless they have more characters than that.
 MAX_ASKED = 256
@@ -193,11 +197,15 @@ class ChatTemplate:
             other = self._render_otherwise(turns)
             if other is not None and _missing_roles(turns, other) < missing:
                 text, missing = other, _missing_roles(turns, other)
-        if "user" in missing or "assistant" in missing:
-            sentence = DROPS_PROMPT if "user" in missing else DROPS_RESPONSE
+        said = missing - {"system"}
+        if said or turns[-1]["role"] in missing:
+            sentence = DROPS_RESPONSE if said == {"assistant"} else DROPS_PROMPT
             raise TemplateRefusal(sentence, _HOW_IT_WAS_TRIED, prompt=number + 1)
         if missing:
             self._warn_once(DROPS_SYSTEM)
+        asked = [turn["content"] for turn in turns[:-1] if turn["role"] == "user"]
+        if not all(holds(text, content) for content in asked if trim(content)):
+            self._warn_once(DROPS_EARLIER)
         return text
 
     def _render_otherwise(self, turns: Conversation) -> str | None:
