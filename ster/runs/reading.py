@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
 from ster.documents.prompts import check_prompts
 from ster.errors import NumericsError
-from ster.runs.loop import run_blocks
+from ster.points import RESID_POST, inner_points
+from ster.runs.loop import NO_POINTS, run_blocks
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.session import Session
@@ -72,7 +73,7 @@ class Reading:
                     label=self.label,
                     prompts_per_item=self.prompts_per_item,
                 )
-                rows = read_rows(decoder, token_ids, layers, self.deltas, on_block)
+                [rows] = read_rows(decoder, token_ids, layers, self.deltas, on_block)
                 check_finite(rows, wave, layers, self.session)
                 yield wave, rows
 
@@ -130,8 +131,9 @@ def read_rows(
     layers: Sequence[int],
     deltas: Deltas,
     on_block: Callable[[int], None],
-) -> F32:
-    """Read the last token's residual after chosen blocks, in one wave.
+    points: Sequence[str] = (RESID_POST,),
+) -> list[F32]:
+    """Read the last token at some points of chosen blocks, in one wave.
 
     Args:
         decoder: The blocks.
@@ -139,24 +141,30 @@ def read_rows(
         layers: Block indices, ascending.
         deltas: Added to every row after its layer has been read.
         on_block: Called with each block's index when it is done.
+        points: Of ``points.POINTS``, each that is wanted and that the model has.
 
     Returns:
-        (num_prompts, num_layers, hidden_size) f32, whatever the run's precision.
+        For each point, (num_prompts, num_layers, hidden_size) f32, whatever the run's
+        precision.
     """
     if isinstance(decoder, WholeModel):
-        return decoder.read_rows(prompts, layers, deltas, on_block)
+        return [decoder.read_rows(prompts, layers, deltas, on_block)]
     top, steered = layers[-1], pack_steered(decoder.spec, prompts)
     packed = steered.packed
     # Equal prompts end in the same row; the top layer has these last rows alone.
     last_rows, top_rows = np.unique(packed.last_rows, return_inverse=True)
-    read = np.empty((len(prompts), len(layers), decoder.spec.hidden_size), np.float32)
+    shape = len(prompts), len(layers), decoder.spec.hidden_size
+    read = [np.empty(shape, np.float32) for _ in points]
+    inner = inner_points(points)
 
-    def look(layer: int, hidden: Array) -> None:
+    def look(layer: int, hidden: Array, found: Mapping[str, Array]) -> None:
+        if found or layer not in layers:
+            decoder.materialize(hidden, *found.values())
         if layer in layers:
             rows = packed.last_rows if layer < top else top_rows
-            read[:, layers.index(layer)] = decoder.rows(hidden, rows)
-        else:
-            decoder.materialize(hidden)
+            for point, of_point in zip(points, read, strict=True):
+                stream = hidden if point == RESID_POST else found[point]
+                of_point[:, layers.index(layer)] = decoder.rows(stream, rows)
 
     parts = steered.parts(
         decoder, Steerings(decoder, [deltas]), num_blocks=top + 1, top_rows=last_rows
@@ -166,6 +174,7 @@ def read_rows(
         packed.token_ids,
         packed.position_ids,
         parts,
+        points=dict.fromkeys(layers, inner) if inner else NO_POINTS,
         look=look,
         on_block=on_block,
     )

@@ -103,7 +103,8 @@ def read(
     decoder: Decoder[Any], prompts: Prompts, layers: Sequence[int]
 ) -> NDArray[np.float32]:
     """Run one wave."""
-    return read_rows(decoder, prompts, layers, {}, lambda layer: None)
+    [rows] = read_rows(decoder, prompts, layers, {}, lambda layer: None)
+    return rows
 
 
 class Pieces:
