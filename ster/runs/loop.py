@@ -57,6 +57,7 @@ def run_blocks(
         for layer in range(part.start, part.stop):
             with decoder.block(layer) as block:
                 cache = None if caches is None else caches[layer]
+                # Those of the block before are let go of here.
                 inner: Points[Array] | None = None
                 if layer in points:
                     inner = Points(wanted=points[layer])
@@ -65,7 +66,6 @@ def run_blocks(
                     look(layer, hidden, {} if inner is None else inner.found)
                 elif on_block is not None or not decoder.keeps_blocks:
                     decoder.materialize(hidden)
-                del inner  # or its points would stay beside those of the next block
             if on_block is not None:
                 on_block(layer)
             hidden = part.steering.add(decoder, hidden, layer)

@@ -20,10 +20,12 @@ from ster.decoder.devices import implementation
 from ster.errors import SterError
 from ster.runs.plan import Budget, Plan, Work
 from ster.runs.reading import read_rows
+from ster.runs.streams import Deltas
 from tests.checkpoints import Checkpoint, random_ids, text
 from tests.reference import last_rows
 
 Prompts = Sequence[Sequence[int]]
+NO_DELTAS: Deltas = {}
 FEW = [random_ids(length, seed=length) for length in (1, 5, 24)]
 
 
@@ -105,6 +107,18 @@ def read(
     """Run one wave."""
     [rows] = read_rows(decoder, prompts, layers, {}, lambda layer: None)
     return rows
+
+
+def read_points(
+    decoder: Decoder[Any],
+    prompts: Prompts,
+    layers: Sequence[int],
+    points: Sequence[str],
+    deltas: Deltas = NO_DELTAS,
+) -> dict[str, NDArray[np.float32]]:
+    """Run one wave, and read several points of its blocks."""
+    rows = read_rows(decoder, prompts, layers, deltas, lambda layer: None, points)
+    return dict(zip(points, rows, strict=True))
 
 
 class Pieces:

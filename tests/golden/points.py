@@ -51,7 +51,7 @@ class GoldenPoints:
         return tuple(self.plain.rows)
 
 
-def read_points(name: str) -> GoldenPoints:
+def read_points_of(name: str) -> GoldenPoints:
     document = json.loads((POINTS_FOLDER / f"{name}.json").read_text())
     golden = read_golden(name)
     assert document["fingerprint"] == golden.fingerprint
