@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +117,15 @@ def test_all_other_families_have_all_points():
             check_model_has(POINTS, model)
     one_after_the_other = make_config("gpt_neox", use_parallel_residual=False)
     check_model_has(POINTS, resolve_config(one_after_the_other, "config.json"))
+
+
+def test_the_documentation_has_every_point_and_every_family():
+    text = Path(__file__).parents[1].joinpath("docs/points.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)` \| [a-z]", text, re.M) == [*POINTS]
+    table = text[text.index("| families |") :]
+    cells = re.findall(r"^\| ([a-z][^|]*) \|", table, re.M)
+    words = [word for cell in cells for word in re.findall(r"\b[a-z]+[0-9a-z_]*", cell)]
+    assert set(ALL_FAMILIES) <= set(words)
 
 
 @pytest.mark.parametrize("point", [RESID_MID, ATTN_OUT, MLP_OUT])
