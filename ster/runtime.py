@@ -21,6 +21,7 @@ from ster.documents.prompts import check_asked
 from ster.errors import require_number
 from ster.html import to_html
 from ster.layers import Layers, select_layers
+from ster.points import RESID_POST, select_points
 from ster.reporting import Reporter
 from ster.runs.cards import describe_session, session_card
 from ster.runs.plan import Plan
@@ -117,6 +118,7 @@ class Runtime:
         layers: Layers = "all",
         *,
         tokens: Tokens = "last",
+        points: str | Iterable[str] = RESID_POST,
         role: str = "user",
         asked: Iterable[str | None] | None = None,
         steer: Steer = (),
@@ -135,6 +137,9 @@ class Runtime:
                 index, indices, a slice or a ``--tokens`` value such as ``"0,-3.."``; or
                 a function that takes a prompt's ``ReadTokens`` and returns indices or a
                 mask.
+            points: Where in a block: ``"resid_post"``, after it; ``"resid_mid"``,
+                between its halves; ``"attn_out"`` or ``"mlp_out"``, what a half adds;
+                or several of them.
             role: Whose turn a text is under a template: the ``"user"``'s, or the
                 ``"assistant"``'s.
             asked: What each text answers, None where it answers nothing; such a text is
@@ -165,6 +170,7 @@ class Runtime:
             asked=known,
             role=role,
             tokens=choose_tokens(tokens),
+            points=select_points(points),
             locate=True,
             deltas=sum_deltas(steer, self._session, measure),
         )

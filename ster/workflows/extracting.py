@@ -14,9 +14,10 @@ from ster.documents.prompt_sets.value import Prompts
 from ster.documents.prompts import check_prompts
 from ster.errors import UsageError
 from ster.runs.plan import Plan
-from ster.runs.reading import F32, Reading, plan_reading, want_rows
+from ster.runs.reading import Reading, plan_reading, want_rows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
+from ster.runs.wave import F32
 from ster.text import quoted
 from ster.token_choice import TokenChoice
 
@@ -31,19 +32,23 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
     Raises:
         KeyboardInterrupt: It came before any was, or nothing is to be kept.
     """
-    arrays: list[F32] = []
+    waves: list[list[F32]] = []
     done = 0
     try:
-        for wave, rows in reading.waves():
-            arrays.append(rows)
+        for wave, arrays in reading.waves():
+            waves.append(arrays)
             done = wave.stop
     except KeyboardInterrupt:
         if not (keep and done):
             raise
         total = len(reading.prompts)
         reading.session.reporter.note(f"stopped: kept {done} of {total} prompts")
-    parts = describe_reading(reading.first(done))
-    return Activations(array=np.concatenate(arrays), **parts)
+    array, *others = map(np.concatenate, zip(*waves, strict=True))
+    return Activations(
+        array=array,
+        others=dict(zip(reading.points[1:], others, strict=True)),
+        **describe_reading(reading.first(done)),
+    )
 
 
 def describe_reading(reading: Reading) -> dict[str, Any]:
@@ -55,6 +60,7 @@ def describe_reading(reading: Reading) -> dict[str, Any]:
         "model": session.files.model,
         "model_revision": session.files.revision,
         "hidden_size": session.spec.hidden_size,
+        "points": reading.points,
         "read": reading.tokens.words,
         "tokens": describe_tokens(
             session.encoder, reading.token_ids, reading.own, reading.wanted
@@ -122,7 +128,7 @@ def write_activations(
         model_revision=session.files.revision,
         hidden_size=session.spec.hidden_size,
     ) as writer:
-        for wave, rows in reading.waves():
+        for wave, (rows,) in reading.waves():
             for index, row in zip(wave, rows, strict=True):
                 writer.write(reading.prompts[index], layers, row)
     return reading.plan
