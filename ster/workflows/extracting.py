@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ster.documents.activations.artifact import ActivationWriter
+from ster.documents.activations.description import Description
+from ster.documents.activations.files import open_writer
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.prompt_sets.value import Prompts
@@ -116,13 +117,8 @@ def write_activations(
         SterError: A prompt or weight is refused, or the output cannot be written.
     """
     reading = plan_reading(session, prompts, layers, repeats=session.keeps_blocks)
-    with ActivationWriter(
-        output,
-        model=session.files.model,
-        model_revision=session.files.revision,
-        hidden_size=session.spec.hidden_size,
-    ) as writer:
-        for wave, rows in reading.waves():
-            for index, row in zip(wave, rows, strict=True):
-                writer.write(reading.prompts[index], layers, row)
+    description = Description(**describe_reading(reading, labels={}))
+    with open_writer(output, description) as writer:
+        for _, rows in reading.waves():
+            writer.write(rows)
     return reading.plan
