@@ -16,9 +16,9 @@ from ster.documents.activations.labels import parse_labels, plain_labels
 from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.fields import PRODUCT, SCHEMA_VERSION, require
 from ster.documents.strict_json import JsonError, dump_json
+from ster.documents.tensors.kinds import check_kind
 from ster.documents.tensors.parts import I64, U8, Array, Part, TensorFile
-from ster.errors import DocumentError, OutputError
-from ster.text import quoted
+from ster.errors import OutputError
 
 ACTIVATIONS = "activations"
 _ALIGNMENT = 8
@@ -135,33 +135,6 @@ def parse_description(file: TensorFile) -> dict[str, Any]:
         "precision": file.metadata.get("precision"),
         "chat_template": file.metadata.get("chat_template"),
     }
-
-
-def check_kind(metadata: dict[str, str], kind: str) -> None:
-    """Refuse a binary document of another product, schema or kind.
-
-    Raises:
-        JsonError: It does not say.
-        DocumentError: It says another.
-    """
-    for name, expected, sentence in (
-        ("product", PRODUCT, "artifact belongs to product {}, not Ster"),
-        (
-            "schema_version",
-            str(SCHEMA_VERSION),
-            "artifact schema {} is unsupported; "
-            f"this Ster build reads schema {SCHEMA_VERSION}",
-        ),
-        ("document", kind, f"the document is {{}}, not {quoted(kind)}"),
-    ):
-        if name not in metadata:
-            raise JsonError(f"its metadata have no `{name}`, so it is none of ster's")
-        found = metadata[name]
-        if found != expected:
-            shown = found if name == "schema_version" else quoted(found)
-            raise DocumentError(
-                sentence.format(shown), field=name, found=found, expected=expected
-            )
 
 
 def _parse_tokens(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -19,26 +18,18 @@ from ster.documents.activations.columns import (
 from ster.documents.activations.description import Description
 from ster.documents.activations.value import Activations
 from ster.documents.activations.writer import place_of
-from ster.documents.formats import NPZ, SAFETENSORS
-from ster.documents.tensors.npz import NpzStream, open_npz
+from ster.documents.tensors.choice import opener_of, stream_parts
 from ster.documents.tensors.parts import (
     F16,
     F32,
-    Opener,
     Part,
     TensorFile,
     read_tensors,
 )
-from ster.documents.tensors.safetensors import SafetensorsStream, open_safetensors
 from ster.documents.whole_files import AtomicFile
 from ster.errors import DocumentError, NumericsError, OutputError
 
 STORES: dict[str, np.dtype[Any]] = {"f32": F32, "f16": F16}
-_STREAMS: dict[str, type[NpzStream | SafetensorsStream]] = {
-    SAFETENSORS: SafetensorsStream,
-    NPZ: NpzStream,
-}
-_OPENERS: dict[str, Opener] = {SAFETENSORS: open_safetensors, NPZ: open_npz}
 _PIECE_BYTES = 2**20
 Rows = npt.NDArray[np.float32]
 
@@ -76,15 +67,18 @@ class TensorBody:
         self._columns = columns_of(description, file.path)
         parts = [*(part for part, _ in self._columns), *self._rows]
         metadata = metadata_of(description, store)
-        self._to = _STREAMS[form](file.write, parts, metadata, file.path)
+        self._to = stream_parts(form, file.write, parts, metadata, file.path)
         self._spools: list[IO[bytes]] = []
 
     def begin(self) -> None:
         """Write what describes the rows, and begin those of the first point."""
+        # Late, as most runs read one point.
+        from tempfile import TemporaryFile
+
         beside = os.path.dirname(os.path.realpath(self._file.path))
         try:
             for _ in self._rows[1:]:
-                self._spools.append(tempfile.TemporaryFile(dir=beside))  # noqa: SIM115
+                self._spools.append(TemporaryFile(dir=beside))  # noqa: SIM115
         except OSError as error:
             raise self._failure(error) from error
         for part, data in self._columns:
@@ -150,7 +144,7 @@ def read_tensor_document(path: str | os.PathLike[str], form: str) -> Activations
     """
     return read_tensors(
         path,
-        _OPENERS[form],
+        opener_of(form),
         _parse,
         unread="failed to read activation artifact",
         invalid="invalid activation artifact",

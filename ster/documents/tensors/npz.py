@@ -10,7 +10,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -47,7 +47,6 @@ class NpzStream:
 
     Args:
         sink: Takes the bytes.
-        parts: All arrays, in the order in which their values will come.
         metadata: Texts by name.
         label: The file, for what is said when a text is no Unicode.
 
@@ -60,11 +59,9 @@ class NpzStream:
     def __init__(
         self,
         sink: Callable[[Bytes], None],
-        parts: Sequence[Part],
         metadata: Mapping[str, str],
         label: str,
     ) -> None:
-        del parts  # each member says what it is
         self._metadata = dump_json(dict(metadata), label)
         self._sink = _Sink(sink)
         self._zip: zipfile.ZipFile | None = None
