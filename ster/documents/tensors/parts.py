@@ -59,7 +59,7 @@ class TensorFile:
 
     Args:
         metadata: Its texts by name.
-        parts: Its arrays, those of types that no document of ster has left out.
+        parts: Its arrays, without those of types that numpy does not have.
         read: Reads one of them.
     """
 
@@ -101,7 +101,7 @@ class TensorFile:
     def part(self, name: str) -> Part:
         """Return what an array is announced as, or raise JsonError."""
         if name not in self.parts:
-            raise JsonError(f"it has no array `{name}` of a type that ster reads")
+            raise JsonError(f"it has no array `{name}` that ster reads")
         return self.parts[name]
 
     def text(self, name: str) -> str:

@@ -26,7 +26,10 @@ from ster.documents.tensors.parts import (
 )
 
 _NAMES: dict[np.dtype[Any], str] = {F32: "F32", F16: "F16", I64: "I64", U8: "U8"}
+# These are recognised, so that what is refused can be named.
+_OTHERS = {"F64": "<f8", "I32": "<i4", "I16": "<i2", "I8": "i1", "BOOL": "?"}
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
+_TYPES |= {name: np.dtype(word) for name, word in _OTHERS.items()}
 _ALIGNMENT = 8
 # The library allows 100 MB, and a hostile header of that size takes a minute.
 _MAX_HEADER_BYTES = 16 * 2**20
