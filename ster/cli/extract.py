@@ -31,8 +31,8 @@ Output = Annotated[
         "--output",
         metavar="<FILE>",
         callback=take_output,
-        help="Where the activations go, - for standard output; an old file is replaced "
-        "only when the new one is whole.",
+        help="Where the activations go: .json, .safetensors or .npz, or - for standard "
+        "output. An old file is replaced only when the new one is whole.",
     ),
 ]
 
@@ -47,14 +47,18 @@ def extract(
     layers: Layers = "all",
     text: Text = False,
 ) -> str:
-    """Write the residual stream at the last token of every prompt, as JSON.
+    """Write the residual stream at the last token of every prompt.
 
     It is read after each chosen block, 0 being the first, and never after the final
     norm. Prints the path of the document.
     """
+    # Late, so that `ster --help` does not wait for the array libraries.
+    from ster.documents.activations.files import check_suffix
+
     if (input_path is None) == (not prompt):
         raise UsageError("give either --input or --prompt")
     flags.check_device()
+    check_suffix(output_path)
     check_output(output_path, input_file(input_path))
     prompts = read_prompts(input_path, prompt)
     with flags.open(layers, output_path) as runtime:
