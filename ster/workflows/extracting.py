@@ -117,7 +117,7 @@ def write_activations(
         SterError: A prompt or weight is refused, or the output cannot be written.
     """
     reading = plan_reading(session, prompts, layers, repeats=session.keeps_blocks)
-    description = Description(**describe_reading(reading, labels={}))
+    description = Description(**describe_reading(reading))
     with open_writer(output, description) as writer:
         for _, rows in reading.waves():
             writer.write(rows)
