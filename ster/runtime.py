@@ -12,13 +12,14 @@ from typing import Unpack
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
+from ster.documents.activations.files import check_suffix
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.documents.prompts import check_asked
-from ster.errors import require_number
+from ster.errors import check_word, require_number
 from ster.html import to_html
 from ster.layers import Layers, select_layers
 from ster.points import RESID_POST, select_points
@@ -36,7 +37,6 @@ from ster.workflows.answering import answer_prompts, stream_answer
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
 from ster.workflows.extracting import (
-    check_on_interrupt,
     collect,
     show_tokens,
     write_activations,
@@ -158,7 +158,7 @@ class Runtime:
         """
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
-        check_on_interrupt(on_interrupt)
+        check_word("on_interrupt", on_interrupt, ("raise", "keep"))
         checked = PromptSet.of(prompts)
         known = None if asked is None else check_asked(asked)
         measure = norms_of(self._session, checked, known)
@@ -268,19 +268,47 @@ class Runtime:
     def write_activations(
         self,
         prompts: Prompts,
-        output: str | os.PathLike[str],
+        output: Path,
         layers: Layers = "all",
+        *,
+        tokens: Tokens = "last",
+        points: str | Iterable[str] = RESID_POST,
+        role: str = "user",
+        store: str = "f32",
     ) -> Plan:
         """Read as ``activations`` does, and write the rows to a document as they come.
 
         Memory does not grow with the number of prompts.
 
+        Args:
+            prompts: As for ``activations``.
+            output: Where the document goes: ``.json``, for one row a prompt,
+                ``.safetensors`` or ``.npz``.
+            layers: As for ``activations``.
+            tokens: As for ``activations``.
+            points: As for ``activations``.
+            role: As for ``activations``.
+            store: ``f32``, or ``f16`` for half the bytes; not for JSON.
+
         Raises:
             SterError: As for ``activations``, or the output cannot be written. An old
                 document then stays as it was, and nothing else is left behind.
         """
-        selected = self._select(layers)
-        return write_activations(self._session, prompts, selected, output)
+        choice, chosen = choose_tokens(tokens), select_points(points)
+        form = check_suffix(
+            output, points=chosen, one_row=choice.may_be_one, store=store
+        )
+        reading = plan_reading(
+            self._session,
+            prompts,
+            self._select(layers),
+            repeats=self._session.keeps_blocks,
+            role=role,
+            tokens=choice,
+            points=chosen,
+            locate=form != "json",  # which does not say it
+        )
+        return write_activations(reading, output, store=store)
 
     def generate(
         self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ster.architecture.points import check_model_has
-from ster.checkpoint.encoder import Encoder, check_role
+from ster.checkpoint.encoder import ROLES, Encoder
 from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.located import Span
 from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.prompt_sets.value import Prompts, PromptSet
-from ster.errors import UsageError
+from ster.errors import UsageError, check_word
 from ster.points import RESID_POST, inner_points
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
@@ -225,7 +225,7 @@ def _encode(
     locate: bool,
 ) -> tuple[Sequence[TokenIds], Sequence[Span | None] | None]:
     encoder = session.encoder
-    check_role(role)
+    check_word("role", role, ROLES)
     if prompts.chats is not None:
         if role != "user" or asked is not None:
             raise UsageError(

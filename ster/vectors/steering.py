@@ -365,17 +365,25 @@ class SteeringVector(Geometry):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a steering artifact, the whole document or nothing.
 
+        Args:
+            path: Its suffix says how: ``.json``, ``.safetensors``, ``.npz``, or
+                ``.gguf``, a control vector for llama.cpp.
+
         Raises:
             DocumentError: A direction is all zeros, and could not be read again.
-            OutputError: It cannot be written.
+            OutputError: It cannot be written, or the format has no place for a layer.
         """
         check_layers(self.layers, self.array)
-        with open_artifact(path) as write:
+        with open_artifact(path, self.layers) as write:
             write(self.document)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SteeringVector:
         """Read a steering artifact, every value as the f32 that was written.
+
+        Args:
+            path: Of any format that ``save`` writes. A control vector that another
+                program wrote names no model; its method is then ``gguf``.
 
         Raises:
             DocumentError: It cannot be read, or is no artifact that can steer.

@@ -169,9 +169,9 @@ def test_every_flag_of_extract_arrives(stub, capsys):
 
 
 def test_a_value_that_looks_like_a_flag_can_be_attached(stub, capsys):
-    words = ["extract", "--model=--m", "--input=-i", "--output=./--o"]
+    words = ["extract", "--model=--m", "--input=-i", "--output=./--o.json"]
     assert run(words) == 0
-    assert capsys.readouterr().out == "./--o\n"
+    assert capsys.readouterr().out == "./--o.json\n"
     assert stub.calls[2][1][0].model == "--m"
 
 
