@@ -10,6 +10,7 @@ from ster.cli import run
 from ster.runs.choice import ModelChoice
 from tests.cli.stubs import StubRuntime
 
+HOW = {"tokens": "last", "points": "resid_post", "role": "user", "store": "f32"}
 REQUIRED = ["extract", "--model", "m", "--input", "i.json", "--output", "o.json"]
 EXTRACT_FLAGS = [
     "--model",
@@ -144,7 +145,7 @@ def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
         ("check_device", ("cpu", "f32")),
         ("read_prompt_set", "i.json"),
         ("open_runtime", (choice, {"layers": "all"})),
-        ("write_activations", (["a", "b"], "o.json", "all")),
+        ("write_activations", (["a", "b"], "o.json", "all", HOW)),
     ]
 
 
@@ -152,6 +153,7 @@ def test_every_flag_of_extract_arrives(stub, capsys):
     words = ["--revision=abc", "--device", "metal", "--precision=f16", "--verbose"]
     words += ["--chat-template", "off", "--layers", "-1", "--memory", "1.5 GiB"]
     words += ["--template-arg", "a=false", "--template-arg=b=x=y"]
+    words += ["--tokens", "0", "--points=resid_post", "--role=assistant"]
     assert run([*REQUIRED, *words]) == 0
     assert stub.calls[0] == ("check_device", ("metal", "f16"))
     choice = ModelChoice(
@@ -165,7 +167,8 @@ def test_every_flag_of_extract_arrives(stub, capsys):
         verbose=True,
     )
     assert stub.calls[2] == ("open_runtime", (choice, {"layers": "-1"}))
-    assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1"))
+    how = {**HOW, "tokens": "0", "role": "assistant"}
+    assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1", how))
 
 
 def test_a_value_that_looks_like_a_flag_can_be_attached(stub, capsys):
