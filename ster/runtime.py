@@ -15,9 +15,7 @@ from ster.architecture.wide import WideSpec
 from ster.documents.activations.value import Activations
 from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import (
-    check_prompts,
-)
+from ster.documents.prompts import check_prompts
 from ster.errors import require_number
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
@@ -89,6 +87,11 @@ class Runtime:
     def reporter(self) -> Reporter:
         """Return what receives notes, warnings and progress."""
         return self._session.reporter
+
+    @property
+    def held_memory(self) -> int:
+        """Return the bytes that the process holds now, those on a GPU with them."""
+        return self._session.held_memory
 
     def closing_line(self, seconds: float) -> str:
         """Say what all runs so far did, and the most memory that they took.

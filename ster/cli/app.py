@@ -42,7 +42,7 @@ def root(
             help="Print the version.",
         ),
     ] = False,
-    text: Text = False,
+    text: Text = None,
 ) -> None:
     """Read and steer the residual stream of open-weight language models.
 

@@ -36,7 +36,7 @@ def extract(
     output_path: Output,
     flags: ModelFlags,
     layers: Layers = "all",
-    text: Text = False,
+    text: Text = None,
 ) -> str:
     """Write the residual stream at the last token of every prompt, as JSON.
 

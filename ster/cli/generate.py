@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ster.cli import tables
 from ster.cli.answer import render_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
+from ster.cli.progress import Seldom
 from ster.cli.streams import say
 from ster.errors import UsageError
 from ster.text import counted, decimal, one_line, printable
@@ -152,7 +154,7 @@ def generate(
     top_p: TopP = None,
     seed: Seed = 42,
     flags: ModelFlags,
-    text: Text = False,
+    text: Text = None,
 ) -> Iterator[str]:
     """Answer a prompt, with a steering vector added to the residual stream or without.
 
@@ -215,14 +217,14 @@ def answer(
     output_path: str | None,
     *,
     is_table: bool,
-    text: bool,
+    text: bool | None,
 ) -> Iterator[str]:
     """Load the model and yield what is printed, while it is made."""
     if is_table and output_path is None:
         with flags.open() as runtime:
             answers = [*asked.answers(runtime)]
         # When the display of progress has ended, which would stand in its way.
-        yield from write_table(answers)
+        yield from write_table(answers, text=text)
         return
     if output_path is not None:
         with flags.open(output_path=output_path) as runtime:
@@ -264,8 +266,14 @@ def load_vectors(path: str | None) -> list[SteeringVector]:
     return [] if path is None else [SteeringVector.load(path)]
 
 
-def write_table(answers: Iterable[Answer]) -> Iterator[str]:
-    """Write a Markdown table of strengths and answers, each on a line of its own."""
+def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str]:
+    """Write a table of strengths and answers, each on a line of its own.
+
+    A pipe, and whoever gave ``--text`` or ``--json``, gets Markdown.
+    """
+    if text is None and sys.stdout.isatty():
+        yield tables.draw(tables.answers(answers))
+        return
     yield "| strength | answer |\n|---|---|\n"
     for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
@@ -306,8 +314,10 @@ def write_answers(runtime: Runtime, asked: Asked, output_path: str) -> None:
     )
     try:
         with writer:
+            seldom = Seldom()
             for number in range(1, total + 1):
-                runtime.reporter.note(f"answering prompt {number} of {total}")
+                if seldom.passes(is_last=number == total):
+                    runtime.reporter.note(f"answering prompt {number} of {total}")
                 for _ in range(each):
                     writer.write(next(answers))
             next(answers, None)  # after the last, progress comes to its end

@@ -10,18 +10,20 @@ import inspect
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ster.checkpoint.template.arguments import parse_template_args
-from ster.cli.options import take_text
-from ster.cli.progress import open_reporter
+from ster.cli.options import offer, take_text
+from ster.cli.progress import LiveReporter, open_reporter
+from ster.cli.streams import say
 from ster.decoder.memory import parse_memory
-from ster.errors import OutputError, UsageError
+from ster.documents.descriptors import is_standard_output
+from ster.errors import OutputError, SterError, UsageError
 from ster.text import quoted
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 # A run of so many seconds is a long one.
 LONG_SECONDS = 5.0
+# Where a flag's value may come from, as the parser calls it.
+DEFAULT, ENVIRONMENT = "DEFAULT", "ENVIRONMENT"
+_GPUS = {"metal": "Metal", "cuda": "CUDA"}
 
 
 def _check_chat_template(word: str) -> str:
@@ -61,13 +66,18 @@ def _check_memory(size: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFlags:
-    """The flags that every command with a model has, in the order of its help."""
+    """The flags that every command with a model has, in the order of its help.
+
+    Args:
+        sources: By flag, where its value comes from.
+    """
 
     model: Annotated[
         str,
         typer.Option(
             "--model",
             metavar="<DIR|ID>",
+            envvar="STER_MODEL",
             help="A checkpoint directory, or the id of a model on the Hugging Face "
             "Hub.",
         ),
@@ -86,7 +96,9 @@ class ModelFlags:
         typer.Option(
             "--device",
             metavar="<DEVICE>",
-            help="Where to compute: cpu, metal or cuda.",
+            envvar="STER_DEVICE",
+            autocompletion=offer("cpu", "metal", "cuda", "auto"),
+            help="Where to compute: cpu, metal or cuda; auto is the best that is here.",
         ),
     ] = "cpu"
     precision: Annotated[
@@ -94,6 +106,8 @@ class ModelFlags:
         typer.Option(
             "--precision",
             metavar="<PRECISION>",
+            envvar="STER_PRECISION",
+            autocompletion=offer("f32", "f16", "bf16"),
             help="The width of weights, of what products take, and of keys and values: "
             "f32, f16 or, not on cpu, bf16.",
         ),
@@ -103,6 +117,7 @@ class ModelFlags:
         typer.Option(
             "--chat-template",
             metavar="<MODE>",
+            autocompletion=offer("auto", "off"),
             callback=_check_chat_template,
             help="auto applies the model's own chat template where it has one; off "
             "encodes raw text.",
@@ -132,6 +147,7 @@ class ModelFlags:
         bool,
         typer.Option("--verbose", help="Say on stderr how the run is planned."),
     ] = False
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def check_device(self) -> None:
         """Refuse a device or precision that is not available.
@@ -143,19 +159,45 @@ class ModelFlags:
 
         # These processes come up while the array libraries are imported.
         start_ahead(self.model, self.chat_template)
+        from ster.decoder.devices import choose_device, find_gpu
         from ster.loading import check_device
 
-        check_device(self.device, self.precision)
+        with self.naming_variables():
+            check_device(choose_device(self.device), self.precision)
+        if self.sources.get("device") == DEFAULT:
+            gpu = find_gpu()
+            if gpu is not None:
+                say(
+                    f"this machine has {_GPUS[gpu]}; --device {gpu} or --device auto "
+                    "would use it\n"
+                )
+
+    @contextmanager
+    def naming_variables(self) -> Iterator[None]:
+        """Name the variable that a refused word came from, in the refusal's cause.
+
+        Raises:
+            SterError: What was raised within, with another cause.
+        """
+        try:
+            yield
+        except SterError as error:
+            name = "model" if error.path == self.model else error.field or ""
+            if self.sources.get(name) != ENVIRONMENT:
+                raise
+            error.causes = (*error.causes, f"STER_{name.upper()} is set to it")
+            raise
 
     @property
     def choice(self) -> ModelChoice:
         """The values of the flags, parsed."""
+        from ster.decoder.devices import choose_device
         from ster.runs.choice import ModelChoice
 
         return ModelChoice(
             model=self.model,
             revision=self.revision,
-            device=self.device,
+            device=choose_device(self.device),
             precision=self.precision,
             chat_template=self.chat_template,
             template_args=parse_template_args(self.template_args or []),
@@ -191,13 +233,24 @@ class ModelFlags:
             dump_json([self.model, self.revision], output_path)
         begun = time.monotonic()
         with open_reporter() as reporter:
-            runtime = open_runtime(self.choice, reporter=reporter, layers=layers)
+            with self.naming_variables():
+                runtime = open_runtime(self.choice, reporter=reporter, layers=layers)
+            if isinstance(reporter, LiveReporter):
+                reporter.measure_memory(lambda: runtime.held_memory)
             if output_path is not None:
                 check_output(output_path, local_files(self.model, self.revision))
             yield runtime
             seconds = time.monotonic() - begun
             if counts and (seconds >= LONG_SECONDS or self.verbose):
-                reporter.note(runtime.closing_line(seconds))
+                written = _wrote(output_path)
+                reporter.note(runtime.closing_line(seconds) + written)
+
+
+def _wrote(output_path: str | None) -> str:
+    """Name where the answer went, unless that is stdout."""
+    if output_path is None or is_standard_output(output_path):
+        return ""
+    return f"; wrote {output_path}"
 
 
 _FIRST, _LAST = ("model",), ("memory", "verbose", "text")
@@ -209,11 +262,13 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     typer lists flags in the signature's order: ``--model`` first, ``--memory``,
     ``--verbose`` and ``--text`` last, the other model flags where ``flags`` stands.
     """
-    own = inspect.signature(command, eval_str=True).parameters
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    asks = own.setdefault("context", _CONTEXT) is not _CONTEXT
     annotations = get_type_hints(ModelFlags, include_extras=True)
     spelled = {
         each.name: _parameter(each, annotations[each.name])
         for each in fields(ModelFlags)
+        if each.name != "sources"
     }
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in own.items():
@@ -223,12 +278,25 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
 
     @functools.wraps(command)
     def run(**words: Any) -> Answer:
-        flags = ModelFlags(**{name: words.pop(name) for name in spelled})
-        return command(flags=flags, **words)
+        context = words["context"] if asks else words.pop("context")
+        sources = {name: _source(context, name) for name in spelled}
+        given = {name: words.pop(name) for name in spelled}
+        return command(flags=ModelFlags(**given, sources=sources), **words)
 
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in ordered}
     return run
+
+
+_CONTEXT = inspect.Parameter(
+    "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
+)
+
+
+def _source(context: typer.Context, name: str) -> str:
+    """Say where a flag's value comes from."""
+    source = context.get_parameter_source(name)
+    return DEFAULT if source is None else source.name
 
 
 def _parameter(flag: Field[Any], annotation: object) -> inspect.Parameter:
