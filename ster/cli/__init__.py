@@ -88,9 +88,15 @@ def _run(arguments: Sequence[str]) -> int:
     import typer
 
     from ster.cli.app import app
+    from ster.cli.completion import VARIABLE, complete
     from ster.cli.panels import WATCHED
 
     command = typer.main.get_command(app)
+    asked = os.environ.get(VARIABLE)
+    if asked:  # by the script of `ster completion`
+        code, words = complete(command, asked)
+        write_stdout(words)
+        return code
     printed = io.StringIO()
     found = {WATCHED: sys.stdout.isatty()}
     try:

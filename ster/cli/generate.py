@@ -231,7 +231,7 @@ def answer(
             write_answers(runtime, asked, output_path)
         yield render_beside(output_path, output_path, text=text)
         return
-    with flags.open(counts=False) as runtime:
+    with flags.open() as runtime:
         steer = [vector * asked.strengths[0] for vector in asked.steer]
         pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
         # A pipe gets the text as it is. On a terminal what would control it is escaped,

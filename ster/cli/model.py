@@ -19,7 +19,7 @@ import typer
 
 from ster.checkpoint.template.arguments import parse_template_args
 from ster.cli.options import offer, take_text
-from ster.cli.progress import LiveReporter, open_reporter
+from ster.cli.progress import LiveReporter, SaysOnce, open_reporter
 from ster.cli.streams import say
 from ster.decoder.memory import parse_memory
 from ster.documents.descriptors import is_standard_output
@@ -212,6 +212,7 @@ class ModelFlags:
         output_path: str | None = None,
         *,
         counts: bool = True,
+        once: bool = False,
     ) -> Iterator[Runtime]:
         """Load the model, and show what it says until the ``with`` ends.
 
@@ -220,6 +221,7 @@ class ModelFlags:
             output_path: The output, which must not be a file of the model.
             counts: At the end of a long run, and with --verbose, a line says what was
                 done, in how much time and memory.
+            once: Whatever is said again is dropped.
 
         Raises:
             SterError: Whatever can be refused before the weights are opened.
@@ -233,8 +235,9 @@ class ModelFlags:
             dump_json([self.model, self.revision], output_path)
         begun = time.monotonic()
         with open_reporter() as reporter:
+            told = SaysOnce(reporter) if once else reporter
             with self.naming_variables():
-                runtime = open_runtime(self.choice, reporter=reporter, layers=layers)
+                runtime = open_runtime(self.choice, reporter=told, layers=layers)
             if isinstance(reporter, LiveReporter):
                 reporter.measure_memory(lambda: runtime.held_memory)
             if output_path is not None:
@@ -274,7 +277,9 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     for name, parameter in own.items():
         parameters |= spelled if name == "flags" else {name: parameter}
     middle = [name for name in parameters if name not in (*_FIRST, *_LAST)]
-    ordered = [parameters[name] for name in (*_FIRST, *middle, *_LAST)]
+    ordered = [
+        parameters[name] for name in (*_FIRST, *middle, *_LAST) if name in parameters
+    ]
 
     @functools.wraps(command)
     def run(**words: Any) -> Answer:

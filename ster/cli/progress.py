@@ -152,6 +152,34 @@ class PlainReporter:
             say(f"{progress.label}: {describe(progress, speed)}\n")
 
 
+class SaysOnce:
+    """Passes on what a reporter has not been told before.
+
+    Args:
+        reporter: Who is told.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._said: set[str] = set()
+
+    def note(self, sentence: str) -> None:
+        """Pass on a new note."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._reporter.note(sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Pass on a new warning."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._reporter.warn(sentence)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass on how far the run is."""
+        self._reporter.progress(progress)
+
+
 class LiveReporter:
     """A bar for each phase, with speed, time left and memory; notes stand above them.
 
@@ -235,8 +263,8 @@ class LiveReporter:
         words = describe(progress, tokens_per_second)
         held = None if self._held is None else megabytes(self._held())
         room = self._console.width - self._bar_width - 1
-        if held is not None and len(words) + len(held) + 2 <= room:
-            words = f"{words}, {held}"
+        if held is not None and len(words) + len(held) + 7 <= room:
+            words = f"{words}, {held} held"
         self._bar.update(
             self._task,
             description=words,

@@ -75,5 +75,6 @@ def _names(folder: str) -> list[str]:
 def _offer(near: list[str]) -> list[str]:
     if not near:
         return []
-    shown = " or ".join(one_line(each) for each in near)
+    *others, last = map(one_line, near)
+    shown = f"{', '.join(others)} or {last}" if others else last
     return [f"did you mean {shown}?"]

@@ -262,10 +262,13 @@ def families(listed: Sequence[Mapping[str, object]]) -> Iterator[RenderableType]
             Column(name="family", cells=cells("family"), is_text=True),
             Column(name="models", cells=cells("models"), is_text=True, rank=2),
             Column(name="through", cells=cells("through"), is_text=True),
-            Column(name="checked", cells=cells("checked"), is_text=True, rank=1),
-            Column(name="largest error", cells=cells("largest_error"), rank=3),
+            Column(name="largest error", cells=cells("largest_error"), rank=1),
         ]
     )
+    yield ""
+    checks = {str(each["checked"]): str(each["through"]) for each in listed}
+    for checked, through in checks.items():
+        yield _plain(f"{through}: checked {checked}")
 
 
 RANDOM = "random: what one random direction in twenty exceeds at that layer"

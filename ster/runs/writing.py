@@ -11,8 +11,6 @@ import numpy as np
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
-from ster.documents.prompts import check_prompts
-from ster.errors import PromptError
 from ster.reporting import Progress
 from ster.runs.growing import Ended, Growing, Growth, grow
 from ster.runs.plan import Plan
@@ -20,6 +18,7 @@ from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
 from ster.runs.streams import Deltas
+from ster.runs.turns import Turns, encode_chats, take_chats
 from ster.stream.packing import Tokens
 from ster.text import allowed_megabytes, megabytes
 
@@ -93,6 +92,7 @@ class Writing:
                 for token in growing.token_ids[taken:]:
                     if piece := text.add(token):
                         yield piece
+                self.session.done.written += len(growing.token_ids) - taken
                 taken = len(growing.token_ids)
         if piece := text.rest():
             yield piece
@@ -150,7 +150,7 @@ class Writing:
 
 def plan_writing(
     session: Session,
-    prompts: Iterable[str],
+    prompts: Iterable[str | Turns],
     answering: Answering,
     steerings: Sequence[Deltas],
 ) -> Writing:
@@ -158,7 +158,8 @@ def plan_writing(
 
     Args:
         session: The open checkpoint.
-        prompts: Each the user's turn under a template, else a text to continue.
+        prompts: Each the user's turn under a template, else a text to continue; or
+            the turns of a conversation, which need the model's template.
         answering: How they are answered; a system's turn needs the model's template.
         steerings: As for ``Writing``.
 
@@ -166,8 +167,8 @@ def plan_writing(
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
         SterError: Another file of the checkpoint is refused, or the run does not fit.
     """
-    checked = check_prompts(prompts)
-    token_ids = encode_turns(session, checked, answering.system)
+    chats = take_chats(prompts, answering.system)
+    token_ids = encode_chats(session, chats)
     stop_ids = read_stop_ids(session.files)
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
     new_tokens = min(answering.max_new_tokens, room)
@@ -208,39 +209,3 @@ def _longest_reading(session: Session, token_ids: Tokens, new_tokens: int) -> To
         return token_ids
     length = session.spec.reading_length(len(token_ids), new_tokens)
     return token_ids if length == len(token_ids) else np.zeros(length, np.int64)
-
-
-def encode_turns(
-    session: Session, prompts: Sequence[str], system: str | None
-) -> Sequence[Tokens]:
-    """Encode prompts after the system turn; refuse those with no room for an answer.
-
-    Raises:
-        PromptError: A prompt is too long, or a system turn has no template.
-    """
-    before: list[dict[str, str]] = []
-    if system is not None:
-        before = [{"role": "system", "content": system}]
-        label = session.encoder.chat_template
-        if label != "applied":
-            raise PromptError(
-                "a conversation of several turns needs the model's chat template, and "
-                f"this run's chat template is {label}",
-                field="chat_template",
-                found=label,
-                expected="applied",
-            )
-    chats = [[*before, {"role": "user", "content": prompt}] for prompt in prompts]
-    token_ids = session.encoder.encode_conversations(chats)
-    session.check_tokens(token_ids)
-    limit = session.spec.max_position_embeddings
-    for number, ids in enumerate(token_ids, start=1):
-        if len(ids) >= limit:
-            raise PromptError(
-                f"prompt contains {len(ids)} tokens, model context allows fewer than "
-                f"{limit}",
-                prompt=number,
-                found=len(ids),
-                expected=limit,
-            )
-    return token_ids
