@@ -16,6 +16,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer._click.core import Context
+from typer._click.globals import get_current_context
 
 from ster.checkpoint.template.arguments import parse_template_args
 from ster.cli.options import offer, take_text
@@ -265,8 +267,7 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     typer lists flags in the signature's order: ``--model`` first, ``--memory``,
     ``--verbose`` and ``--text`` last, the other model flags where ``flags`` stands.
     """
-    own = dict(inspect.signature(command, eval_str=True).parameters)
-    asks = own.setdefault("context", _CONTEXT) is not _CONTEXT
+    own = inspect.signature(command, eval_str=True).parameters
     annotations = get_type_hints(ModelFlags, include_extras=True)
     spelled = {
         each.name: _parameter(each, annotations[each.name])
@@ -283,7 +284,7 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
 
     @functools.wraps(command)
     def run(**words: Any) -> Answer:
-        context = words["context"] if asks else words.pop("context")
+        context = get_current_context(silent=True)
         sources = {name: _source(context, name) for name in spelled}
         given = {name: words.pop(name) for name in spelled}
         return command(flags=ModelFlags(**given, sources=sources), **words)
@@ -293,14 +294,9 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     return run
 
 
-_CONTEXT = inspect.Parameter(
-    "context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context
-)
-
-
-def _source(context: typer.Context, name: str) -> str:
+def _source(context: Context | None, name: str) -> str:
     """Say where a flag's value comes from."""
-    source = context.get_parameter_source(name)
+    source = None if context is None else context.get_parameter_source(name)
     return DEFAULT if source is None else source.name
 
 

@@ -11,6 +11,8 @@ from ster.text import one_line
 
 # Names that are looked at, and that are offered.
 MOST_NAMES, OFFERED = 5000, 3
+# How alike two names are, at least, without their endings.
+LEAST = 0.6
 _UNREAD = "failed to read model repository "
 
 
@@ -59,7 +61,13 @@ def near_models(model: str) -> list[str]:
 def _near(name: str, names: list[str]) -> list[str]:
     folded = {each.casefold(): each for each in names}
     near = difflib.get_close_matches(name.casefold(), folded, OFFERED, 0.7)
-    return [folded[each] for each in near]
+    return [folded[each] for each in near if _stems_are_near(name.casefold(), each)]
+
+
+def _stems_are_near(one: str, other: str) -> bool:
+    """Tell whether names are alike in more than their endings."""
+    stems = os.path.splitext(one)[0], os.path.splitext(other)[0]
+    return difflib.SequenceMatcher(None, *stems).ratio() >= LEAST
 
 
 def _names(folder: str) -> list[str]:
