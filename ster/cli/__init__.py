@@ -89,7 +89,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     from ster.cli.app import app
     from ster.cli.completion import VARIABLE, complete
-    from ster.cli.panels import WATCHED
+    from ster.cli.panels import WATCHED, may_draw
 
     command = typer.main.get_command(app)
     asked = os.environ.get(VARIABLE)
@@ -98,7 +98,7 @@ def _run(arguments: Sequence[str]) -> int:
         write_stdout(words)
         return code
     printed = io.StringIO()
-    found = {WATCHED: sys.stdout.isatty()}
+    found = {WATCHED: may_draw()}
     try:
         with (
             contextlib.redirect_stdout(printed),

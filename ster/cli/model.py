@@ -285,7 +285,9 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     @functools.wraps(command)
     def run(**words: Any) -> Answer:
         context = get_current_context(silent=True)
-        sources = {name: _source(context, name) for name in spelled}
+        sources: dict[str, str] = {}
+        if context is not None:
+            sources = {name: _source(context, name) for name in spelled}
         given = {name: words.pop(name) for name in spelled}
         return command(flags=ModelFlags(**given, sources=sources), **words)
 
@@ -294,9 +296,9 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     return run
 
 
-def _source(context: Context | None, name: str) -> str:
+def _source(context: Context, name: str) -> str:
     """Say where a flag's value comes from."""
-    source = None if context is None else context.get_parameter_source(name)
+    source = context.get_parameter_source(name)
     return DEFAULT if source is None else source.name
 
 

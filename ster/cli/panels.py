@@ -73,21 +73,21 @@ def open_formatter(*, watched: bool) -> HelpFormatter:
     """Give the formatter that suits stdout.
 
     Args:
-        watched: Whether stdout is a terminal.
+        watched: Whether stdout is a terminal that shows boxes.
     """
     columns = shutil.get_terminal_size().columns
-    if not watched or columns < NARROWEST or not _draws_lines():
+    if not watched or columns < NARROWEST:
         return HelpFormatter()
     return BoxFormatter(width=min(columns, WIDEST))
 
 
-def _draws_lines() -> bool:
-    """Tell whether stdout's encoding has the characters that boxes are made of."""
+def may_draw() -> bool:
+    """Tell whether stdout is a terminal whose encoding has what boxes are made of."""
     try:
-        "╭─╮│╰╯".encode(getattr(sys.__stdout__, "encoding", None) or "ascii")
+        "╭─╮│╰╯".encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
         return False
-    return True
+    return sys.stdout.isatty()
 
 
 class BoxFormatter(HelpFormatter):

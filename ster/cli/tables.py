@@ -196,22 +196,17 @@ def evaluation(found: Evaluation) -> Iterator[RenderableType]:
     """Show how each layer orders pairs, and what steering does to them."""
     yield from _title(found.vector)
     layers = found.layers
+    random = [_share(each.random.percentile_95) for each in layers]
+    norms = [_number(each.residual_norm) for each in layers]
+    intervals = [_interval(each.interval) for each in layers]
     yield Columns(
         columns=[
             Column(name="layer", cells=[str(each.layer) for each in layers]),
             Column(name="accuracy", cells=[_share(each.accuracy) for each in layers]),
-            Column(name="95 % interval", cells=[_interval(e.interval) for e in layers]),
-            Column(
-                name="random",
-                cells=[_share(each.random.percentile_95) for each in layers],
-                rank=1,
-            ),
-            Column(name="margin", cells=[_number(e.margin) for e in layers], rank=2),
-            Column(
-                name="stream's length",
-                cells=[_number(each.residual_norm) for each in layers],
-                rank=3,
-            ),
+            Column(name="95 % interval", cells=intervals, rank=1),
+            Column(name="random", cells=random, rank=2),
+            Column(name="margin", cells=[_number(e.margin) for e in layers], rank=3),
+            Column(name="stream's length", cells=norms, rank=4),
         ]
     )
     yield f"on {counted(found.num_pairs, 'pair')}; {RANDOM}"
@@ -275,26 +270,19 @@ RANDOM = "random: what one random direction in twenty exceeds at that layer"
 
 
 def _candidate_columns(shown: Sequence[Candidate]) -> list[Column]:
+    random = [_share(each.random.percentile_95) for each in shown]
+    sizes = [each.effect_size for each in shown]
+    effects = ["-" if size is None else f"{size:.2f}" for size in sizes]
+    intervals = [_interval(each.interval) for each in shown]
     return [
         Column(name="", cells=["*" if each.selected else " " for each in shown]),
         Column(name="layer", cells=[str(each.layer) for each in shown]),
         Column(name="method", cells=[each.method for each in shown], is_text=True),
         Column(name="accuracy", cells=[_share(each.accuracy) for each in shown]),
-        Column(name="95 % interval", cells=[_interval(e.interval) for e in shown]),
-        Column(
-            name="random",
-            cells=[_share(each.random.percentile_95) for each in shown],
-            rank=1,
-        ),
-        Column(
-            name="effect size",
-            cells=[
-                "-" if each.effect_size is None else f"{each.effect_size:.2f}"
-                for each in shown
-            ],
-            rank=3,
-        ),
-        Column(name="margin", cells=[_number(each.margin) for each in shown], rank=2),
+        Column(name="95 % interval", cells=intervals, rank=1),
+        Column(name="random", cells=random, rank=2),
+        Column(name="effect size", cells=effects, rank=4),
+        Column(name="margin", cells=[_number(each.margin) for each in shown], rank=3),
     ]
 
 
