@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ster.cli.options import offer
 from ster.errors import UsageError
 from ster.text import quoted
 
@@ -36,7 +37,10 @@ def _check_shell(word: str) -> str:
 Shell = Annotated[
     str,
     typer.Argument(
-        metavar="SHELL", callback=_check_shell, help="One of bash, zsh and fish."
+        metavar="SHELL",
+        callback=_check_shell,
+        autocompletion=offer(*SHELLS),
+        help="One of bash, zsh and fish.",
     ),
 ]
 

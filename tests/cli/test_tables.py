@@ -42,12 +42,10 @@ class Screen(io.TextIOWrapper):
         return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-@pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
-    stdout = Screen("utf-8")
-    monkeypatch.setattr(sys, "stdout", stdout)
+@pytest.fixture(autouse=True)
+def eighty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of eighty columns."""
     monkeypatch.setenv("COLUMNS", "80")
-    return stdout
 
 
 @pytest.fixture
@@ -97,7 +95,7 @@ def drawn(parts: Any) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", tables.draw(parts))
 
 
-def test_the_chosen_candidate_is_marked_and_stands_first(screen: Screen):
+def test_the_chosen_candidate_is_marked_and_stands_first():
     found = choice(
         candidate(0, 0.6), candidate(1, 0.9, selected=True), candidate(2, 0.7)
     )
@@ -117,7 +115,7 @@ def test_the_chosen_candidate_is_marked_and_stands_first(screen: Screen):
     assert "same accuracy" not in text
 
 
-def test_ties_and_what_is_not_shown_are_counted(screen: Screen):
+def test_ties_and_what_is_not_shown_are_counted():
     others = [candidate(layer, 0.9) for layer in range(1, 15)]
     best = candidate(20, 0.9, selected=True)
     text = drawn(tables.selection(choice(*others, best)))
@@ -144,13 +142,13 @@ def test_too_few_pairs_are_warned_of(best: float, others: list[float], doubts: i
     assert all("20 held-out pairs are too few" in each for each in found)
 
 
-def test_a_pair_alone_is_too_few(screen: Screen):
+def test_a_pair_alone_is_too_few():
     chosen = candidate(1, 1.0, interval=(0.2, 1.0), selected=True)
     text = drawn(tables.selection(choice(chosen, num_holdout=1, best=1.0)))
     assert "warning: 1 held-out pair is too few to tell" in text
 
 
-def test_a_row_of_strengths_is_marked(screen: Screen):
+def test_a_row_of_strengths_is_marked():
     rows = [
         MeasuredStrength(strength=-4, ordered=0.25, mean_shift=-0.5),
         MeasuredStrength(strength=2.5, ordered=0.75, mean_shift=0.5, selected=True),
@@ -172,7 +170,7 @@ def test_a_row_of_strengths_is_marked(screen: Screen):
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
-def test_tables_fit_the_terminal(screen: Screen, monkeypatch: Any, width: int):
+def test_tables_fit_the_terminal(monkeypatch: Any, width: int):
     monkeypatch.setenv("COLUMNS", str(width))
     best = candidate(9, 0.9, selected=True)
     long = Answer(
@@ -211,7 +209,7 @@ def test_an_encoding_without_lines_gets_ascii(monkeypatch: Any, encoding: str):
         text.encode(encoding)
 
 
-def test_texts_out_of_files_cannot_steer_the_terminal(screen: Screen):
+def test_texts_out_of_files_cannot_steer_the_terminal():
     words = {"trait_name": EVIL, "method": EVIL, "model": EVIL}
     odd = vector(**words, precision=EVIL, chat_template=EVIL, metadata={EVIL: EVIL})
     best = candidate(9, 0.9, selected=True)
@@ -286,8 +284,10 @@ def test_a_real_terminal_shows_a_table(place: Path, monkeypatch: Any):
 
 @pytest.mark.parametrize("columns", ["40", "80", "120"])
 def test_help_at_a_terminal_is_boxed_where_there_is_room(
-    screen: Screen, monkeypatch: Any, columns: str
+    monkeypatch: Any, columns: str
 ):
+    screen = Screen("utf-8")
+    monkeypatch.setattr(sys, "stdout", screen)  # in the test, or pytest undoes it
     monkeypatch.setenv("COLUMNS", columns)
     assert run(["vector", "train", "--help"]) == 0
     lines = screen.shown().splitlines()
