@@ -6,14 +6,16 @@ import difflib
 import os
 from itertools import islice
 
-from ster.errors import HubError, OutputError, SterError
+from ster.errors import CheckpointError, HubError, OutputError, SterError
 from ster.text import one_line
 
 # Names that are looked at, and that are offered.
 MOST_NAMES, OFFERED = 5000, 3
 # How alike two names are, at least, without their endings.
 LEAST = 0.6
-_UNREAD = "failed to read model repository "
+_UNREAD, _UNLISTED = "failed to read model repository ", "failed to list "
+# Where an id may be mistyped, rather than not for this person to read.
+_UNKNOWN = ("no such model", "the name is wrong", "not in the cache", "neither a dir")
 
 
 def suggest(error: SterError) -> list[str]:
@@ -25,11 +27,16 @@ def suggest(error: SterError) -> list[str]:
     if isinstance(error, OutputError):
         return []
     if isinstance(error, HubError):
-        if not error.sentence.startswith(_UNREAD):
+        causes = " ".join(error.causes)
+        if not any(words in causes for words in _UNKNOWN):
             return []
         return _offer(near_models(error.sentence.removeprefix(_UNREAD).strip('"')))
     path = error.path
-    if path is None or os.path.lexists(path):
+    # Nobody types the names of the files within a checkpoint.
+    is_typed = not isinstance(error, CheckpointError) or error.sentence.startswith(
+        _UNLISTED
+    )
+    if path is None or not is_typed or os.path.lexists(path):
         return []
     return _offer(near_paths(path))
 

@@ -213,7 +213,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_conversation(talker: User, monkey
         heard_until(screen, b"> ")
         screen.write(b"half a li")
         heard_until(screen, b"half a li")
-        pause()
+        outlast_repeats()
         interrupt(process)
         heard_until(screen, b"> ")
         screen.write(b"\x04")
@@ -224,7 +224,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_conversation(talker: User, monkey
     assert b"half a li" not in heard
 
 
-def pause() -> None:
+def outlast_repeats() -> None:
     """Wait until one Ctrl-C is not taken for the one before."""
     from time import sleep
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from ster.cli.suggestions import near_models, near_paths, suggest
-from ster.errors import HubError, OutputError, SterError
+from ster.errors import CheckpointError, HubError, OutputError, SterError
 from tests.cli.user import User
+
+UNKNOWN = "there is no such model on the Hub"
 
 
 @pytest.fixture
@@ -71,9 +73,16 @@ def test_models_in_the_cache_and_directories_are_found(
     assert near_models("org/SmolLM2-135") == ["org/SmolLM2-135M"]
     assert near_models("org/toy") == ["other/toy", "toy"]
     assert near_models("someone/else") == []
-    error = HubError("failed to read model repository org/smollm2-135m", "no")
+    error = HubError("failed to read model repository org/smollm2-135m", UNKNOWN)
     assert suggest(error) == ["did you mean org/SmolLM2-135M?"]
-    assert suggest(HubError("failed to download x")) == []
+    gated = HubError("failed to read model repository org/toy", "it is gated")
+    assert suggest(gated) == suggest(HubError("failed to download x")) == []
+
+
+def test_files_within_a_checkpoint_are_not_what_a_person_typed(folder: Path):
+    (folder / "tokenizer_config.json").touch()
+    error = CheckpointError("tokenizer is missing: x", path="tokenizer.json")
+    assert suggest(error) == []
 
 
 def test_a_cache_that_is_not_there_offers_nothing(
