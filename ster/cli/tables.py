@@ -240,7 +240,7 @@ def answers(found: Iterable[Answer]) -> Iterator[RenderableType]:
     texts = [printable(" ".join(each.text.split())) for each in rows]
     yield Columns(
         columns=[
-            Column(name="strength", cells=[decimal(e.strength or 0.0) for e in rows]),
+            Column(name="strength", cells=[_spelled(each) for each in rows]),
             Column(name="answer", cells=texts, is_text=True),
         ]
     )
@@ -325,6 +325,10 @@ def _lengths(vector: SteeringVector) -> list[str]:
     import numpy as np
 
     return [_number(float(n)) for n in np.linalg.norm(vector.array, axis=1)]
+
+
+def _spelled(answer: Answer) -> str:
+    return answer.strength_word or decimal(answer.strength or 0.0)
 
 
 def _share(value: float) -> str:
