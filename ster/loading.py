@@ -17,7 +17,7 @@ from ster.architecture.wide import WideSpec
 from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.resolve import CheckpointFiles, open_files
 from ster.checkpoint.tokenizer import load_encoder
-from ster.decoder.devices import DEVICES, MLX_CPU, check_device
+from ster.decoder.devices import AUTO, DEVICES, MLX_CPU, check_device, choose_device
 from ster.decoder.memory import parse_memory
 from ster.decoder.wide import open_wide
 from ster.errors import UsageError
@@ -33,7 +33,7 @@ __all__ = ["check_device", "load", "open_runtime"]
 def load(
     model: str | os.PathLike[str],
     *,
-    device: str = "cpu",
+    device: str = AUTO,
     precision: str = "f32",
     chat_template: str = "auto",
     template_args: Mapping[str, object] | None = None,
@@ -45,7 +45,8 @@ def load(
 
     Args:
         model: A directory, or the id of a model on the Hugging Face Hub.
-        device: ``cpu``, ``metal`` or ``cuda``; ``mlx-cpu`` is MLX without a GPU.
+        device: ``cpu``, ``metal`` or ``cuda``, or ``auto``, the best of these that is
+            here; ``mlx-cpu`` is MLX without a GPU.
         precision: The width of weights, of what products take, and of keys and values:
             ``f32``, ``f16`` or, anywhere but on cpu, ``bf16``. The stream is f32.
         chat_template: ``auto`` applies the model's own, ``off`` encodes raw text.
@@ -65,6 +66,7 @@ def load(
             field="template_args",
             found=template_args,
         )
+    device = choose_device(device)
     choice = ModelChoice(
         model=os.fspath(model) if isinstance(model, os.PathLike) else model,
         revision=revision,

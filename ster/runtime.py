@@ -7,15 +7,13 @@ loading reads config, tokenizer and template, and the first run maps the weights
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Unpack
+from collections.abc import Iterable
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.documents.activations.files import check_suffix
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
-from ster.documents.answers import Answer
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.documents.prompts import check_asked
@@ -27,13 +25,12 @@ from ster.reporting import Reporter
 from ster.runs.cards import describe_session, session_card
 from ster.runs.plan import Plan
 from ster.runs.reading import plan_reading
-from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import Session
 from ster.token_choice import Tokens, choose_tokens
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import Strengths, StrengthTrial
-from ster.workflows.answering import answer_prompts, stream_answer
+from ster.vectors.strengths import StrengthTrial
+from ster.workflows.answers import Answers
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
 from ster.workflows.extracting import (
@@ -41,14 +38,13 @@ from ster.workflows.extracting import (
     show_tokens,
     write_activations,
 )
-from ster.workflows.scoring import score_texts
 from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
 
 Path = str | os.PathLike[str]
 
 
-class Runtime:
+class Runtime(Answers):
     """A checkpoint that is ready to read residual streams. Made by ``load``.
 
     Example:
@@ -96,6 +92,11 @@ class Runtime:
     def reporter(self) -> Reporter:
         """Return what receives notes, warnings and progress."""
         return self._session.reporter
+
+    @property
+    def held_memory(self) -> int:
+        """Return the bytes that the process holds now, those on a GPU with them."""
+        return self._session.held_memory
 
     def closing_line(self, seconds: float) -> str:
         """Say what all runs so far did, and the most memory that they took.
@@ -309,119 +310,6 @@ class Runtime:
             locate=form != "json",  # which does not say it
         )
         return write_activations(reading, output, store=store)
-
-    def generate(
-        self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
-    ) -> str:
-        """Answer a prompt.
-
-        Args:
-            prompt: One user message under a chat template, else a text to continue.
-            steer: One vector, or several whose sum is added to every token's residual
-                stream, in prompt and answer alike; each alone or in a tuple with its
-                strength, such as ``(vector, "0.05n")``. Residual norms that a vector
-                lacks are measured on the prompts.
-            **how: ``system``, the system's message before the prompt;
-                ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
-                time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of
-                it as ``answering``.
-
-        Returns:
-            The answer without special tokens.
-
-        Raises:
-            SterError: The prompt, the steering or a weight is refused.
-
-        Example:
-            >>> from ster import load, write_toy_checkpoint
-            >>> write_toy_checkpoint("toy")
-            >>> load("toy").generate("describe the evening lake .", max_new_tokens=4)
-            'loud sea hard hard'
-        """
-        return "".join(self.stream(prompt, steer=steer, **how))
-
-    def stream(
-        self, prompt: str, *, steer: Steer = (), **how: Unpack[AnsweringKeywords]
-    ) -> Iterator[str]:
-        """Answer as ``generate`` does, yielding text as it becomes readable.
-
-        Raises:
-            SterError: As for ``generate``. What can be refused without weights is
-                refused by the call itself, before any text is asked for.
-        """
-        answering = Answering.of(**how)
-        return stream_answer(self._session, prompt, answering, steer)
-
-    def generate_all(
-        self,
-        prompts: Prompts,
-        *,
-        steer: Steer = (),
-        **how: Unpack[AnsweringKeywords],
-    ) -> Iterator[str]:
-        """Answer many prompts at once, each as ``generate`` does, in their order.
-
-        Raises:
-            SterError: As for ``generate``; every prompt is checked before the first is
-                answered.
-        """
-        answers = self.answers(prompts, steer=steer, **how)
-        return (answer.text for answer in answers)
-
-    def answers(
-        self,
-        prompts: Prompts,
-        *,
-        steer: Steer = (),
-        strengths: Strengths | None = None,
-        **how: Unpack[AnsweringKeywords],
-    ) -> Iterator[Answer]:
-        """Answer prompts at several strengths, and say how each answer came about.
-
-        Args:
-            prompts: Whatever ``PromptSet.of`` takes, each as for ``generate``; a chat
-                is gone on with.
-            steer: As for ``generate``.
-            strengths: What ``steer`` is multiplied by; every prompt is answered at
-                each. Once, as it is, if not given.
-            **how: As for ``generate``.
-
-        Returns:
-            The answers to the first prompt, one for each strength, then those to the
-            next.
-
-        Raises:
-            SterError: As for ``generate_all``, or a strength is refused.
-        """
-        answering = Answering.of(**how)
-        return answer_prompts(self._session, prompts, answering, steer, strengths)
-
-    def response_tokens(self, text: str) -> list[int]:
-        """Encode a whole response; under a template it is an assistant's turn."""
-        return self._session.encoder.encode_response(text)
-
-    def score_responses(
-        self,
-        texts: Iterable[str],
-        *,
-        prompts: Iterable[str | None] | None = None,
-        steer: Steer = (),
-        batch_size: int | None = None,
-    ) -> list[float]:
-        """Sum the log-probabilities of each response's tokens, the first left out.
-
-        Args:
-            texts: Whole responses.
-            prompts: What each of them answers; None where it answers nothing. Of an
-                answer all tokens count, and none of its prompt.
-            steer: As for ``generate``.
-            batch_size: How many responses run as one stream; as many as memory allows
-                unless given.
-
-        Raises:
-            SterError: A text or a weight is refused.
-        """
-        return score_texts(self._session, texts, prompts, steer, batch_size)
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)

@@ -42,6 +42,19 @@ def command_line() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def plain_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``auto`` be the cpu, and no variable stand in for a flag.
+
+    A person's machine may have a GPU, and then tests would run on it, or be told of it.
+    """
+    monkeypatch.setattr("ster.decoder.devices.find_gpu", lambda: None)
+    for name in ("STER_MODEL", "STER_PRECISION", "_STER_COMPLETE"):
+        monkeypatch.delenv(name, raising=False)
+    # Processes of their own are not patched; this says the same to them.
+    monkeypatch.setenv("STER_DEVICE", "cpu")
+
+
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> str:
     """Return each device that this machine has, one after the other."""

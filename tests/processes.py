@@ -102,3 +102,17 @@ def _piece(stream: IO[bytes] | FileIO, size: int, deadline: float) -> bytes:
         return os.read(stream.fileno(), size)
     except OSError:  # how Linux reports the end of a terminal
         return b""
+
+
+def on_screen(command: Command) -> tuple[int, bytes]:
+    """Run a process whose three streams are one terminal: its code, and the screen."""
+    screen, terminal = pty.openpty()
+    with FileIO(screen) as shown, ExitStack() as stack:
+        streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+        try:
+            process = stack.enter_context(started(command, **streams))
+        finally:
+            os.close(terminal)
+        heard = rest(shown)
+        process.wait(LIMIT)
+    return process.returncode, heard

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import platform
 import sys
 import types
 import warnings
 
 import pytest
 
+import ster
 from ster.decoder import devices
 from ster.decoder.devices import MLX_CPU, check_device, implementation
 from ster.errors import DeviceError, UsageError
 from ster.reporting import SterWarning
+
+FIND_GPU = devices.find_gpu  # before a fixture replaces it
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16"])
@@ -141,3 +146,68 @@ def test_mlx_whose_products_are_f32_is_not_warned_of(why, mlx_before_ster, monke
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         implementation(MLX_CPU if why == "the cpu" else "metal")
+
+
+def pretend(monkeypatch, tmp_path, *, system, machine="x86_64", built=True, card=True):
+    """Let the machine be another one, with MLX in a folder."""
+    places = types.SimpleNamespace(submodule_search_locations=[str(tmp_path / "mlx")])
+    monkeypatch.setattr(devices, "find_gpu", FIND_GPU)
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: places)
+    (tmp_path / "card").touch()
+    there = str(tmp_path / ("card" if card else "no card"))
+    monkeypatch.setattr(devices, "_NVIDIA", (there,))
+    if built:
+        (tmp_path / "mlx_cuda_13-1.dist-info").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("machine", "gpu"),
+    [
+        ({"system": "darwin", "machine": "arm64"}, "metal"),
+        ({"system": "darwin", "machine": "x86_64"}, None),
+        ({"system": "linux"}, "cuda"),
+        ({"system": "linux", "built": False}, None),
+        ({"system": "linux", "card": False}, None),
+        ({"system": "win32"}, None),
+    ],
+)
+def test_a_gpu_is_found_without_importing_mlx(monkeypatch, tmp_path, machine, gpu):
+    pretend(monkeypatch, tmp_path, **machine)
+    assert devices.find_gpu() == gpu
+
+
+def test_there_is_no_gpu_where_there_is_no_mlx(monkeypatch, tmp_path):
+    pretend(monkeypatch, tmp_path, system="darwin", machine="arm64")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert devices.find_gpu() is None
+
+
+@pytest.mark.parametrize("word", ["cpu", "metal", "gpu", "", "AUTO", MLX_CPU])
+def test_only_auto_stands_for_another_device(monkeypatch, word):
+    monkeypatch.setattr(devices, "find_gpu", lambda: "metal")
+    assert devices.choose_device(word) == word
+
+
+def test_auto_is_the_gpu_where_it_answers_and_else_the_cpu(monkeypatch):
+    assert devices.choose_device("auto") == "cpu"
+    asked: list[str] = []
+    found = types.SimpleNamespace(check_available=asked.append)
+    monkeypatch.setattr(devices, "find_gpu", lambda: "metal")
+    monkeypatch.setattr(devices, "implementation", lambda _: found)
+    assert (devices.choose_device("auto"), asked) == ("metal", ["metal"])
+
+    def refuse(_):
+        raise devices.not_built("metal")
+
+    found.check_available = refuse
+    assert devices.choose_device("auto") == "cpu"
+
+
+def test_auto_is_what_the_library_takes_and_no_document_says_auto(tmp_path):
+    ster.write_toy_checkpoint(tmp_path / "toy")
+    runtime = ster.load(tmp_path / "toy")
+    assert runtime.device == "cpu"
+    assert "device='cpu'" in repr(runtime)
+    assert ster.load(tmp_path / "toy", device="auto").device == "cpu"

@@ -47,6 +47,9 @@ def run(arguments: Sequence[str]) -> int:
         return _run(arguments)
     except SterError as error:
         raise_if_stopped()  # a stop causes errors, which are not worth saying
+        from ster.cli.suggestions import suggest  # late: few runs are refused
+
+        error.causes = (*error.causes, *suggest(error))
         say(error_text(error))
         return error.exit_code
     except KeyboardInterrupt:
@@ -78,13 +81,21 @@ def _run(arguments: Sequence[str]) -> int:
     import typer
 
     from ster.cli.app import app
+    from ster.cli.completion import VARIABLE, complete
+    from ster.cli.panels import WATCHED, may_draw
 
     command = typer.main.get_command(app)
+    asked = os.environ.get(VARIABLE)
+    if asked:  # by the script of `ster completion`
+        code, words = complete(command, asked)
+        write_stdout(words)
+        return code
     printed = io.StringIO()
+    found = {WATCHED: may_draw()}
     try:
         with (
             contextlib.redirect_stdout(printed),
-            command.make_context("ster", list(arguments)) as context,
+            command.make_context("ster", list(arguments), obj=found) as context,
         ):
             answer = command.invoke(context)
     except typer.Exit as leave:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ster.documents.descriptors import is_standard_output
 from ster.text import CONTROLS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Table = Callable[[], "Iterable[RenderableType]"]
 
 # In pretty JSON these stand within strings only, where an escape means the same; only a
 # newline stands between values too. Lone surrogates are the bytes of an odd path.
@@ -17,7 +24,47 @@ _JSON_ESCAPES = {
 }
 
 
-def render(answer: object, *, text: bool) -> str:
+def show(
+    answer: object, *, text: bool | None, table: Table | None = None
+) -> Iterator[str]:
+    """Yield what is printed: for a person a table, for a program what it can parse.
+
+    Nothing is made before it is asked for, and by then stdout is what it was when the
+    command began.
+
+    Args:
+        answer: As for ``render``.
+        text: Whether ``--text`` was given; False is ``--json``, None is neither.
+        table: Makes what a terminal shows of a document.
+    """
+    if table is not None and text is None and sys.stdout.isatty():
+        from ster.cli.tables import draw  # late: only a person waits for rich
+
+        yield draw(table())
+    else:
+        yield render(answer, text=text)
+
+
+def show_beside(
+    output_path: str,
+    answer: object,
+    *,
+    text: bool | None,
+    table: Table | None = None,
+) -> Iterator[str]:
+    """Yield the answer beside a written document; nothing if that went to stdout.
+
+    Args:
+        output_path: Where the document went.
+        answer: As for ``show``.
+        text: As for ``show``.
+        table: As for ``show``.
+    """
+    if not is_standard_output(output_path):
+        yield from show(answer, text=text, table=table)
+
+
+def render(answer: object, *, text: bool | None) -> str:
     """Turn an answer into what is printed.
 
     Args:
@@ -32,7 +79,7 @@ def render(answer: object, *, text: bool) -> str:
     return f"{pretty.translate(_JSON_ESCAPES)}\n"
 
 
-def render_beside(output_path: str, answer: object, *, text: bool) -> str:
+def render_beside(output_path: str, answer: object, *, text: bool | None) -> str:
     """Render an answer beside a written document; nothing if that went to stdout.
 
     Args:

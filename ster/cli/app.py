@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from ster import __version__
+from ster.cli.chat import chat
+from ster.cli.completion import completion
 from ster.cli.extract import extract
 from ster.cli.generate import generate
 from ster.cli.models import models
@@ -42,7 +44,7 @@ def root(
             help="Print the version.",
         ),
     ] = False,
-    text: Text = False,
+    text: Text = None,
 ) -> None:
     """Read and steer the residual stream of open-weight language models.
 
@@ -67,6 +69,13 @@ app.command(
     "    --vector calm.json --strength 2",
 )(generate)
 app.command(
+    "chat",
+    cls=Command,
+    short_help="Talk with a model, steered by a vector or not.",
+    epilog="\b\nExample:\n"
+    "  ster chat --model HuggingFaceTB/SmolLM2-135M-Instruct --vector calm.json",
+)(chat)
+app.command(
     "toy-model",
     cls=Command,
     short_help="Write a small checkpoint to try things with.",
@@ -78,4 +87,10 @@ app.command(
     short_help="List the families of models, and how each was checked.",
     epilog="\b\nExample:\n  ster models --text",
 )(models)
+app.command(
+    "completion",
+    cls=Command,
+    short_help="Print what completes ster's words in a shell.",
+    epilog='\b\nExample:\n  eval "$(ster completion bash)"',
+)(completion)
 app.add_typer(vector_app, name="vector")

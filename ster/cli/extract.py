@@ -114,7 +114,7 @@ def extract(
     points: PointsOption = "resid_post",
     role: Role = "user",
     store: Store = "f32",
-    text: Text = False,
+    text: Text = None,
 ) -> str:
     """Write the residual stream of prompts: at the last token of each, or at others.
 

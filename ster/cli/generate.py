@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ster.cli import tables
 from ster.cli.answer import render_beside
 from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
+from ster.cli.progress import Seldom
 from ster.cli.steering import (
     check_norms_once,
     load_vectors,
@@ -168,7 +170,7 @@ def generate(
     top_p: TopP = None,
     seed: Seed = 42,
     flags: ModelFlags,
-    text: Text = False,
+    text: Text = None,
 ) -> Iterator[str]:
     """Answer a prompt, with a steering vector added to the residual stream or without.
 
@@ -234,21 +236,21 @@ def answer(
     output_path: str | None,
     *,
     is_table: bool,
-    text: bool,
+    text: bool | None,
 ) -> Iterator[str]:
     """Load the model and yield what is printed, while it is made."""
     if is_table and output_path is None:
         with flags.open() as runtime:
             answers = [*asked.answers(runtime)]
         # When the display of progress has ended, which would stand in its way.
-        yield from write_table(answers)
+        yield from write_table(answers, text=text)
         return
     if output_path is not None:
         with flags.open(output_path=output_path) as runtime:
             write_answers(runtime, asked, output_path)
         yield render_beside(output_path, output_path, text=text)
         return
-    with flags.open(counts=False) as runtime:
+    with flags.open() as runtime:
         (strength,) = asked.strengths
         steer = [(vector, own * strength) for vector, own in asked.steer]
         pieces = runtime.stream(
@@ -270,8 +272,14 @@ def read_system(path: str | None) -> str | None:
     return None if path is None else read_system_turn(path)
 
 
-def write_table(answers: Iterable[Answer]) -> Iterator[str]:
-    """Write a Markdown table of strengths and answers, each on a line of its own."""
+def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str]:
+    """Write a table of strengths and answers, each on a line of its own.
+
+    A pipe, and whoever gave ``--text`` or ``--json``, gets Markdown.
+    """
+    if text is None and sys.stdout.isatty():
+        yield tables.draw(tables.answers(answers))
+        return
     yield "| strength | answer |\n|---|---|\n"
     for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
@@ -313,8 +321,10 @@ def write_answers(runtime: Runtime, asked: Asked, output_path: str) -> None:
     )
     try:
         with writer:
+            seldom = Seldom()
             for number in range(1, total + 1):
-                runtime.reporter.note(f"answering prompt {number} of {total}")
+                if seldom.passes(is_last=number == total):
+                    runtime.reporter.note(f"answering prompt {number} of {total}")
                 for _ in range(each):
                     writer.write(next(answers))
             next(answers, None)  # after the last, progress comes to its end

@@ -10,18 +10,22 @@ import inspect
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer._click.core import Context
+from typer._click.globals import get_current_context
 
 from ster.checkpoint.template.arguments import parse_template_args
-from ster.cli.options import take_text
-from ster.cli.progress import open_reporter
+from ster.cli.options import offer, take_text
+from ster.cli.progress import LiveReporter, SaysOnce, open_reporter
+from ster.cli.streams import say
 from ster.decoder.memory import parse_memory
-from ster.errors import OutputError, UsageError
+from ster.documents.descriptors import is_standard_output
+from ster.errors import OutputError, SterError, UsageError
 from ster.text import quoted
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 # A run of so many seconds is a long one.
 LONG_SECONDS = 5.0
+# Where a flag's value may come from, as the parser calls it.
+DEFAULT, ENVIRONMENT = "DEFAULT", "ENVIRONMENT"
+_GPUS = {"metal": "Metal", "cuda": "CUDA"}
 
 
 def _check_chat_template(word: str) -> str:
@@ -61,13 +68,18 @@ def _check_memory(size: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFlags:
-    """The flags that every command with a model has, in the order of its help."""
+    """The flags that every command with a model has, in the order of its help.
+
+    Args:
+        sources: By flag, where its value comes from.
+    """
 
     model: Annotated[
         str,
         typer.Option(
             "--model",
             metavar="<DIR|ID>",
+            envvar="STER_MODEL",
             help="A checkpoint directory, or the id of a model on the Hugging Face "
             "Hub.",
         ),
@@ -86,7 +98,9 @@ class ModelFlags:
         typer.Option(
             "--device",
             metavar="<DEVICE>",
-            help="Where to compute: cpu, metal or cuda.",
+            envvar="STER_DEVICE",
+            autocompletion=offer("cpu", "metal", "cuda", "auto"),
+            help="Where to compute: cpu, metal or cuda; auto is the best that is here.",
         ),
     ] = "cpu"
     precision: Annotated[
@@ -94,6 +108,8 @@ class ModelFlags:
         typer.Option(
             "--precision",
             metavar="<PRECISION>",
+            envvar="STER_PRECISION",
+            autocompletion=offer("f32", "f16", "bf16"),
             help="The width of weights, of what products take, and of keys and values: "
             "f32, f16 or, not on cpu, bf16.",
         ),
@@ -103,6 +119,7 @@ class ModelFlags:
         typer.Option(
             "--chat-template",
             metavar="<MODE>",
+            autocompletion=offer("auto", "off"),
             callback=_check_chat_template,
             help="auto applies the model's own chat template where it has one; off "
             "encodes raw text.",
@@ -132,6 +149,7 @@ class ModelFlags:
         bool,
         typer.Option("--verbose", help="Say on stderr how the run is planned."),
     ] = False
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def check_device(self) -> None:
         """Refuse a device or precision that is not available.
@@ -143,19 +161,45 @@ class ModelFlags:
 
         # These processes come up while the array libraries are imported.
         start_ahead(self.model, self.chat_template)
+        from ster.decoder.devices import choose_device, find_gpu
         from ster.loading import check_device
 
-        check_device(self.device, self.precision)
+        with self.naming_variables():
+            check_device(choose_device(self.device), self.precision)
+        if self.sources.get("device") == DEFAULT:
+            gpu = find_gpu()
+            if gpu is not None:
+                say(
+                    f"this machine has {_GPUS[gpu]}; --device {gpu} or --device auto "
+                    "would use it\n"
+                )
+
+    @contextmanager
+    def naming_variables(self) -> Iterator[None]:
+        """Name the variable that a refused word came from, in the refusal's cause.
+
+        Raises:
+            SterError: What was raised within, with another cause.
+        """
+        try:
+            yield
+        except SterError as error:
+            name = "model" if error.path == self.model else error.field or ""
+            if self.sources.get(name) != ENVIRONMENT:
+                raise
+            error.causes = (*error.causes, f"STER_{name.upper()} is set to it")
+            raise
 
     @property
     def choice(self) -> ModelChoice:
         """The values of the flags, parsed."""
+        from ster.decoder.devices import choose_device
         from ster.runs.choice import ModelChoice
 
         return ModelChoice(
             model=self.model,
             revision=self.revision,
-            device=self.device,
+            device=choose_device(self.device),
             precision=self.precision,
             chat_template=self.chat_template,
             template_args=parse_template_args(self.template_args or []),
@@ -170,6 +214,7 @@ class ModelFlags:
         output_path: str | None = None,
         *,
         counts: bool = True,
+        once: bool = False,
     ) -> Iterator[Runtime]:
         """Load the model, and show what it says until the ``with`` ends.
 
@@ -178,6 +223,7 @@ class ModelFlags:
             output_path: The output, which must not be a file of the model.
             counts: At the end of a long run, and with --verbose, a line says what was
                 done, in how much time and memory.
+            once: Whatever is said again is dropped.
 
         Raises:
             SterError: Whatever can be refused before the weights are opened.
@@ -191,13 +237,25 @@ class ModelFlags:
             dump_json([self.model, self.revision], output_path)
         begun = time.monotonic()
         with open_reporter() as reporter:
-            runtime = open_runtime(self.choice, reporter=reporter, layers=layers)
+            told = SaysOnce(reporter) if once else reporter
+            with self.naming_variables():
+                runtime = open_runtime(self.choice, reporter=told, layers=layers)
+            if isinstance(reporter, LiveReporter):
+                reporter.measure_memory(lambda: runtime.held_memory)
             if output_path is not None:
                 check_output(output_path, local_files(self.model, self.revision))
             yield runtime
             seconds = time.monotonic() - begun
             if counts and (seconds >= LONG_SECONDS or self.verbose):
-                reporter.note(runtime.closing_line(seconds))
+                written = _wrote(output_path)
+                reporter.note(runtime.closing_line(seconds) + written)
+
+
+def _wrote(output_path: str | None) -> str:
+    """Name where the answer went, unless that is stdout."""
+    if output_path is None or is_standard_output(output_path):
+        return ""
+    return f"; wrote {output_path}"
 
 
 _FIRST, _LAST = ("model",), ("memory", "verbose", "text")
@@ -214,21 +272,34 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     spelled = {
         each.name: _parameter(each, annotations[each.name])
         for each in fields(ModelFlags)
+        if each.name != "sources"
     }
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in own.items():
         parameters |= spelled if name == "flags" else {name: parameter}
     middle = [name for name in parameters if name not in (*_FIRST, *_LAST)]
-    ordered = [parameters[name] for name in (*_FIRST, *middle, *_LAST)]
+    ordered = [
+        parameters[name] for name in (*_FIRST, *middle, *_LAST) if name in parameters
+    ]
 
     @functools.wraps(command)
     def run(**words: Any) -> Answer:
-        flags = ModelFlags(**{name: words.pop(name) for name in spelled})
-        return command(flags=flags, **words)
+        context = get_current_context(silent=True)
+        sources: dict[str, str] = {}
+        if context is not None:
+            sources = {name: _source(context, name) for name in spelled}
+        given = {name: words.pop(name) for name in spelled}
+        return command(flags=ModelFlags(**given, sources=sources), **words)
 
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in ordered}
     return run
+
+
+def _source(context: Context, name: str) -> str:
+    """Say where a flag's value comes from."""
+    source = context.get_parameter_source(name)
+    return DEFAULT if source is None else source.name
 
 
 def _parameter(flag: Field[Any], annotation: object) -> inspect.Parameter:

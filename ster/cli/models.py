@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ster.cli.answer import render
+from collections.abc import Iterator
+from functools import partial
+
+from ster.cli import tables
+from ster.cli.answer import show
 from ster.cli.options import Text
 
 
-def models(*, text: Text = False) -> str:
+def models(*, text: Text = None) -> Iterator[str]:
     """List the families of models that ster reads, and how each was checked.
 
     Those that run through mlx-lm do so on metal and cuda. `largest_error` is the
@@ -25,4 +29,5 @@ def models(*, text: Text = False) -> str:
         }
         for each in families()
     ]
-    return render({"families": listed}, text=text)
+    table = partial(tables.families, listed)
+    return show({"families": listed}, text=text, table=table)

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
 
 import typer
+from typer._click.core import Context, Parameter
+from typer._click.exceptions import MissingParameter
+from typer._click.formatting import HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 
+from ster.cli.panels import WATCHED, open_formatter, write_panels
 from ster.cli.streams import say
 from ster.errors import PromptError
 
 TEXT = "ster.text"
+# One letter for the flags that people type most. No command has two with the same.
+LETTERS = {
+    "--model": "-m",
+    "--input": "-i",
+    "--output": "-o",
+    "--prompt": "-p",
+    "--pairs": "-p",
+    "--vector": "-v",
+    "--device": "-d",
+}
 
 
-def _remember_text(context: typer.Context, value: bool) -> bool:
-    """Let ``--text`` count wherever on the line it stands."""
-    context.meta[TEXT] = value or context.meta.get(TEXT, False)
-    return bool(context.meta[TEXT])
+def _remember_text(context: typer.Context, value: bool | None) -> bool | None:
+    """Let ``--text`` and ``--json`` count wherever on the line they stand."""
+    chosen = context.meta.get(TEXT) if value is None else value
+    context.meta[TEXT] = chosen
+    return chosen
 
 
 def take_text(flag: str, word: str) -> str:
@@ -40,6 +55,15 @@ def take_text(flag: str, word: str) -> str:
         raise PromptError(sentence, field=flag, found=word) from error
 
 
+def offer(*words: str) -> Callable[[str], list[str]]:
+    """Make what completes a flag's value from the words that it knows."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
 Layers = Annotated[
     str,
     typer.Option(
@@ -49,11 +73,12 @@ Layers = Annotated[
     ),
 ]
 Text = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--text",
+        "--text/--json",
         callback=_remember_text,
-        help="Print a JSON answer as 'path: value' lines.",
+        help="Print an answer as 'path: value' lines, or as JSON. Unless given, a "
+        "terminal gets a table and a pipe JSON.",
     ),
 ]
 
@@ -61,25 +86,40 @@ Text = Annotated[
 class Command(TyperCommand):
     """A command that refuses a flag given twice, or in the place of a value."""
 
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        for param in self.params:
+            param.opts += [LETTERS[flag] for flag in param.opts if flag in LETTERS]
+
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Check the words of the line, then parse them."""
-        valued = {name for param in self.params for name in param.opts if _takes(param)}
-        repeatable = {
-            name
-            for param in self.params
-            for name in param.opts
-            if getattr(param, "multiple", False)
-        }
+        valued = {name: param for param in self.params for name in _flags_of(param)}
         seen: set[str] = set()
         for flag, value in _flags(args, valued):
-            if flag in seen - repeatable:
+            if ctx.resilient_parsing:
+                break  # a line that is only begun is completed, not refused
+            name = valued[flag].opts[0]
+            if name in seen and not getattr(valued[flag], "multiple", False):
                 ctx.fail(f"Option '{flag}' is given more than once.")
             if value is None:
                 ctx.fail(f"Option '{flag}' needs a value.")
             if value.startswith("--"):
                 ctx.fail(f"Option '{flag}' needs a value, but '{value}' follows it.")
-            seen.add(flag)
-        return super().parse_args(ctx, args)
+            seen.add(name)
+        try:
+            return super().parse_args(ctx, args)
+        except MissingParameter as error:  # its long name says which it is
+            if error.param is not None and error.param.param_type_name == "option":
+                error.param_hint = f"'{error.param.opts[0]}'"
+            raise
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the flags under headings."""
+        write_panels(self.get_params(ctx), ctx, formatter)
+
+    def get_help(self, ctx: Context) -> str:
+        """Lay out the help page."""
+        return help_page(self, ctx)
 
 
 class Group(TyperGroup):
@@ -87,25 +127,41 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Show the help to those who gave nothing to parse."""
-        if not args:
-            say(f"{ctx.get_help()}\n")
+        if not args and not ctx.resilient_parsing:
+            say(f"{super().get_help(ctx)}\n")
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
-
-def _takes(param: object) -> bool:
-    """Tell whether a parameter is a flag with a value."""
-    return getattr(param, "param_type_name", "") == "option" and not getattr(
-        param, "is_flag", False
-    )
+    def get_help(self, ctx: Context) -> str:
+        """Lay out the help page."""
+        return help_page(self, ctx)
 
 
-def _flags(args: list[str], valued: set[str]) -> Iterator[tuple[str, str | None]]:
+def help_page(command: TyperCommand | TyperGroup, ctx: Context) -> str:
+    """Lay out a help page, for a terminal in boxes."""
+    found = ctx.find_root().obj
+    watched = isinstance(found, dict) and bool(found.get(WATCHED))
+    formatter = open_formatter(watched=watched)
+    command.format_help(ctx, formatter)
+    return formatter.getvalue().rstrip("\n")
+
+
+def _flags_of(param: Parameter) -> list[str]:
+    """List the names of a parameter that is a flag with a value."""
+    is_flag = getattr(param, "is_flag", False)
+    return [] if param.param_type_name != "option" or is_flag else [*param.opts]
+
+
+def _flags(
+    args: list[str], valued: Mapping[str, object]
+) -> Iterator[tuple[str, str | None]]:
     """Yield each flag with a value, and the next word; ``""`` after ``--a=b``."""
     words = iter(args)
     for word in words:
         if word == "--":
             return
         flag, attached, _ = word.partition("=")
+        if not word.startswith("--") and word[:2] in valued:
+            flag, attached = word[:2], word[2:]
         if flag in valued:
             yield flag, "" if attached else next(words, None)

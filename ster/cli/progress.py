@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from ster.cli.streams import Messages, say
 from ster.interrupts import raise_if_stopped
 from ster.reporting import Progress, Reporter
-from ster.text import one_line
+from ster.text import megabytes, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
 REDRAW_SECONDS = 0.1
 
@@ -45,7 +46,7 @@ def open_console() -> Console:
     return Console(file=Messages(), highlight=False, markup=False, emoji=False)  # type: ignore[arg-type]
 
 
-# Runs of which every item has its line; of others there is one in some seconds.
+# Runs that say which item they are at; of the others a line says how far they are.
 EACH = ("extracting prompt", "reading pair")
 QUIET_SECONDS = 5.0
 
@@ -72,18 +73,38 @@ class Pace:
         return (progress.tokens_done - self._tokens) / elapsed if elapsed > 0 else 0.0
 
 
-class PlainReporter:
-    """One line each: notes, warnings, and every prompt that is read, in order.
+class Seldom:
+    """Lets one line through in some seconds, beside the first and the last.
 
     Args:
         clock: Returns seconds that never go back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lines = 0
         self._clock = clock
-        self._said = clock()
+        self._said: float | None = None
+
+    def passes(self, *, is_last: bool = False) -> bool:
+        """Tell whether a line is to be said now; then it counts as said."""
+        now = self._clock()
+        if not is_last and self._said is not None and now - self._said < QUIET_SECONDS:
+            return False
+        self._said = now
+        return True
+
+
+class PlainReporter:
+    """One line each: notes, warnings, and how far a run is, once in some seconds.
+
+    Args:
+        clock: Returns seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._pace = Pace(clock)
+        self._phase, self._line = "", 0
+        self._seldom = Seldom(clock)
 
     def note(self, sentence: str) -> None:
         """Write the note."""
@@ -95,31 +116,72 @@ class PlainReporter:
         say(f"warning: {one_line(sentence)}\n")
 
     def progress(self, progress: Progress) -> None:
-        """Write a line for every prompt that was finished since the last time.
+        """Write a line where one is due.
 
-        Of other runs there is one in some seconds.
+        Of prompts and pairs that are read these are the first, the last, and one in
+        some seconds; of other runs only the latter.
         """
         raise_if_stopped()
-        if progress.label not in EACH:
-            self._say_seldom(progress)
-            return
-        last = min(progress.prompts_done, progress.num_prompts)
-        numbers = range(self._lines + 1, last + 1)
-        total = progress.num_prompts
-        lines = [f"{progress.label} {number}/{total}\n" for number in numbers]
-        if lines:
-            say("".join(lines))
-            self._lines = last
+        if progress.label != self._phase:
+            self._phase, self._line = progress.label, 0
+            self._seldom = Seldom(self._clock)
+            if progress.label not in EACH:
+                self._seldom.passes()  # the seconds count from the beginning
+        if progress.label in EACH:
+            self._say_item(progress)
+        else:
+            self._say_state(progress, self._pace.measure(progress))
 
-    def _say_seldom(self, progress: Progress) -> None:
-        now, speed = self._clock(), self._pace.measure(progress)
-        if now - self._said >= QUIET_SECONDS:
-            self._said = now
+    def _say_item(self, progress: Progress) -> None:
+        """Say at which item a run is: the first and the last are never left out."""
+        total = progress.num_prompts
+        last = min(progress.prompts_done, total)
+        due = [1] if last >= 1 and self._line == 0 and last < total else []
+        if last == total:
+            due = [1, total] if self._line == 0 and total > 1 else [total]
+        elif self._line:
+            due = [last]
+        if not due or last <= self._line:
+            return
+        if self._seldom.passes(is_last=last == total):
+            self._line = due[-1]
+            say("".join(f"{progress.label} {each}/{total}\n" for each in due))
+
+    def _say_state(self, progress: Progress, speed: float) -> None:
+        if self._seldom.passes():
             say(f"{progress.label}: {describe(progress, speed)}\n")
 
 
+class SaysOnce:
+    """Passes on what a reporter has not been told before.
+
+    Args:
+        reporter: Who is told.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._said: set[str] = set()
+
+    def note(self, sentence: str) -> None:
+        """Pass on a new note."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._reporter.note(sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Pass on a new warning."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._reporter.warn(sentence)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass on how far the run is."""
+        self._reporter.progress(progress)
+
+
 class LiveReporter:
-    """A bar with prompts, block, tokens per second and time left; notes above it.
+    """A bar for each phase, with speed, time left and memory; notes stand above them.
 
     It is redrawn by ``progress`` and not by a thread, so that it cannot outlive the run
     or draw between the lines of an error.
@@ -134,52 +196,78 @@ class LiveReporter:
     ) -> None:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
         self._console = console
         self._clock = clock
         self._pace = Pace(clock)
-        self._begun = False
+        self._held: Callable[[], int] | None = None
         self._drawn = float("-inf")
+        line = Column(no_wrap=True, overflow="crop")
         self._bar = Bar(
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=self._bar_width),
+            TextColumn("{task.description}", markup=False, table_column=line),
             console=console,
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task = self._bar.add_task("", total=None)
+        self._phase = ""
+        self._task: TaskID | None = None
+
+    def measure_memory(self, held: Callable[[], int]) -> None:
+        """Show the bytes that are held, too.
+
+        Args:
+            held: Returns how many there are now.
+        """
+        self._held = held
 
     def note(self, sentence: str) -> None:
-        """Print the note above the bar."""
+        """Print the note above the bars."""
         raise_if_stopped()
         self._console.print(one_line(sentence), soft_wrap=True)
 
     def warn(self, sentence: str) -> None:
-        """Print the warning above the bar."""
+        """Print the warning above the bars."""
         line = f"warning: {one_line(sentence)}"
         self._console.print(line, style="yellow", soft_wrap=True)
 
     def progress(self, progress: Progress) -> None:
-        """Redraw the bar, ten times a second at most and always at the end."""
+        """Redraw the phase's bar, ten times a second at most and always at the end."""
         raise_if_stopped()
         now, speed = self._clock(), self._pace.measure(progress)
-        self._begun = True
-        if _is_done(progress) or now - self._drawn >= REDRAW_SECONDS:
+        is_new = self._task is None or progress.label != self._phase
+        if is_new:
+            self._phase = progress.label
+            self._task = self._bar.add_task("", total=None)
+        if is_new or _is_done(progress) or now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
             self._draw(progress, speed)
             self._bar.start()
 
     def close(self) -> None:
         """Leave the last state on the screen and show the cursor again."""
-        if self._begun:
+        if self._task is not None:
             self._bar.stop()
 
+    @property
+    def _bar_width(self) -> int:
+        """The width of a bar: what a line's words leave, within bounds."""
+        return 24 if self._console.width >= 100 else 12
+
     def _draw(self, progress: Progress, tokens_per_second: float) -> None:
+        if self._task is None:
+            return
         done, total = progress.tokens_done, progress.num_tokens
+        words = describe(progress, tokens_per_second)
+        held = None if self._held is None else megabytes(self._held())
+        room = self._console.width - self._bar_width - 1
+        if held is not None and len(words) + len(held) + 7 <= room:
+            words = f"{words}, {held} held"
         self._bar.update(
             self._task,
-            description=describe(progress, tokens_per_second),
+            description=words,
             completed=done,
             total=done if _is_done(progress) else total,
             refresh=True,

@@ -17,7 +17,7 @@ Directory = Annotated[
 ]
 
 
-def toy_model(*, directory: Directory, text: Text = False) -> str:
+def toy_model(*, directory: Directory, text: Text = None) -> str:
     """Write a small Llama checkpoint with random weights, the same ones every time.
 
     Prints the directory.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from ster.cli.answer import render, render_beside
+from ster.cli import tables
+from ster.cli.answer import render_beside, show, show_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Command, Group, Layers, Text
 from ster.cli.steering import split_vector
@@ -132,7 +135,7 @@ ExportedLayers = Annotated[
 
 
 @vector_app.callback()
-def vector(*, text: Text = False) -> None:
+def vector(*, text: Text = None) -> None:
     """Fit directions to contrastive pairs, choose and measure them."""
 
 
@@ -150,8 +153,8 @@ def train(
     flags: ModelFlags,
     layers: Layers = "all",
     method: Method = "caa",
-    text: Text = False,
-) -> str:
+    text: Text = None,
+) -> Iterator[str]:
     """Fit a direction at every chosen layer.
 
     Writes the directions as a steering artifact, and prints what it holds, with
@@ -168,7 +171,8 @@ def train(
     with flags.open(layers, output_path) as runtime:
         vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
     summary = {"artifact": vector.summary, "chat_template": runtime.chat_template}
-    return render_beside(output_path, summary, text=text)
+    table = partial(tables.summary, vector)
+    return show_beside(output_path, summary, text=text, table=table)
 
 
 @vector_app.command(
@@ -185,8 +189,8 @@ def optimize(
     flags: ModelFlags,
     layers: Layers = "all",
     holdout: Holdout = 0.2,
-    text: Text = False,
-) -> str:
+    text: Text = None,
+) -> Iterator[str]:
     """Choose method and layer on held-out pairs.
 
     Fits the best candidate again on all pairs, writes it as a steering artifact, and
@@ -209,7 +213,8 @@ def optimize(
     artifact = selection.vector.summary
     summary = {"artifact": artifact, "chat_template": runtime.chat_template}
     report = {**summary, "selection": selection.document}
-    return render_beside(output_path, report, text=text)
+    table = partial(tables.selection, selection)
+    return show_beside(output_path, report, text=text, table=table)
 
 
 @vector_app.command(
@@ -227,8 +232,8 @@ def evaluate(
     strengths: Strengths = None,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
-    text: Text = False,
-) -> str:
+    text: Text = None,
+) -> Iterator[str]:
     """Measure how a vector tells pairs apart.
 
     Prints, for each of its layers, how often the positive side scores higher and by how
@@ -243,7 +248,8 @@ def evaluate(
     vector = SteeringVector.load(vector_path)
     with flags.open() as runtime:
         evaluation = runtime.evaluate(pairs, vector, trial)
-    return render(evaluation.document, text=text)
+    table = partial(tables.evaluation, evaluation)
+    return show(evaluation.document, text=text, table=table)
 
 
 @vector_app.command(
@@ -251,7 +257,7 @@ def evaluate(
     cls=Command,
     epilog="\b\nExample:\n  ster vector inspect calm.json",
 )
-def inspect(*, artifact: Artifact, text: Text = False) -> str:
+def inspect(*, artifact: Artifact, text: Text = None) -> Iterator[str]:
     """Show what a steering artifact holds."""
     from ster.vectors.steering import SteeringVector
 
@@ -259,7 +265,8 @@ def inspect(*, artifact: Artifact, text: Text = False) -> str:
         vector = SteeringVector.load(artifact)
     except DocumentError as error:
         raise DocumentError(f"failed to inspect {artifact}", error) from error
-    return render({"artifact": vector.summary}, text=text)
+    table = partial(tables.summary, vector)
+    return show({"artifact": vector.summary}, text=text, table=table)
 
 
 @vector_app.command(
@@ -273,7 +280,7 @@ def export(
     artifact: Artifact,
     output_path: Output,
     layers: ExportedLayers = "all",
-    text: Text = False,
+    text: Text = None,
 ) -> str:
     """Write a steering artifact in another format.
 

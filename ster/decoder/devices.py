@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from ster.architecture.spec import ModelSpec
@@ -19,6 +22,8 @@ DEVICES = ("cpu", "metal", "cuda")
 PRECISIONS = ("f32", "f16", "bf16")
 # MLX's own cpu backend: the MLX decoder where there is no GPU. No command knows it.
 MLX_CPU = "mlx-cpu"
+# Not a device: the best one that is here.
+AUTO = "auto"
 _MLX_DECODER = "ster.decoder.mlx.decoder"
 # The same for families that ster does not own.
 _WHOLE_DECODER = "ster.decoder.mlx_lm"
@@ -30,6 +35,8 @@ _WAYS = {
     "ster-mlx with its extra `cuda`, else use --device cpu",
     MLX_CPU: "MLX is not installed; on Linux `mlx[cpu]` is it without a GPU",
 }
+# How a driver for NVIDIA cards shows on Linux; the last is Windows' own.
+_NVIDIA = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 Spec = ModelSpec | WideSpec
@@ -94,6 +101,46 @@ def check_device(
             expected=("f32", "f16"),
         )
     implementation(device).check_available(device)
+
+
+def choose_device(word: str) -> str:
+    """Return the device that a word stands for: of ``auto`` the best one that is here.
+
+    Any other word is returned as it is, whether ster knows it or not.
+    """
+    if word != AUTO:
+        return word
+    gpu = find_gpu()
+    if gpu is None:
+        return "cpu"
+    try:
+        implementation(gpu).check_available(gpu)
+    except DeviceError:
+        return "cpu"
+    return gpu
+
+
+def find_gpu() -> str | None:
+    """Name the GPU that this machine seems to have, ``metal`` or ``cuda``.
+
+    MLX is looked for and not imported, which would cost a run on cpu a tenth of a
+    second: whether the GPU answers shows when it is used.
+    """
+    if (sys.platform, platform.machine()) == ("darwin", "arm64"):
+        gpu = "metal"
+    elif sys.platform == "linux" and any(map(os.path.exists, _NVIDIA)):
+        gpu = "cuda"
+    else:
+        return None
+    found = importlib.util.find_spec("mlx")
+    places = None if found is None else found.submodule_search_locations
+    if not places:
+        return None
+    # On Linux MLX is there without CUDA too, which has a distribution of its own.
+    built = gpu == "metal" or any(
+        any(Path(place).parent.glob("mlx_cuda*")) for place in places
+    )
+    return gpu if built else None
 
 
 def implementation(device: str, *, whole: bool = False) -> Implementation:

@@ -143,6 +143,11 @@ class Session:
         self.done.tokens += plan.num_prompt_tokens
         self.done.distinct += plan.num_tokens
 
+    @property
+    def held_memory(self) -> int:
+        """Return the bytes that the process holds now, on the device that computes."""
+        return self._implementation.device_memory(self.device).held
+
     def closing_line(self, seconds: float) -> str:
         """Say what was done, in how much time and memory."""
         done = self.done

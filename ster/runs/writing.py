@@ -93,6 +93,7 @@ class Writing:
                 for token in growing.token_ids[taken:]:
                     if piece := text.add(token):
                         yield piece
+                self.session.done.written += len(growing.token_ids) - taken
                 taken = len(growing.token_ids)
         if piece := text.rest():
             yield piece

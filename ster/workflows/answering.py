@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ster.documents.answers import Answer
 from ster.documents.prompt_sets.value import Prompts, PromptSet
@@ -61,9 +61,16 @@ def _name(steered: Steered) -> tuple[list[float | None], list[str | None]]:
 
 
 def stream_answer(
-    session: Session, prompt: str, answering: Answering, steer: Steer
+    session: Session,
+    prompt: str | Sequence[Mapping[str, str]],
+    answering: Answering,
+    steer: Steer,
 ) -> Iterator[str]:
-    """Answer one prompt as text that grows; refused as for ``answer_prompts``."""
+    """Answer one prompt, or the last turn of a chat, as text that grows.
+
+    Raises:
+        SterError: As for ``answer_prompts``.
+    """
     steered = take_steering(steer, session)
     return plan_steered(session, [prompt], answering, steered).stream()
 

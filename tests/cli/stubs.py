@@ -91,6 +91,8 @@ class StubRuntime:
         with AtomicFile(output) as file:
             self.run(prompts, layers, file, self.reporter)
 
+    held_memory = 10**6
+
     def closing_line(self, seconds: float) -> str:
         return f"it took {seconds:.0f} s"
 

@@ -171,12 +171,12 @@ def test_an_older_document_is_replaced_and_a_link_to_it_stays(user: User):
     assert len(user.document("real.json")["records"]) == 2
 
 
-def test_every_prompt_has_its_line_once_and_in_order(user: User):
+def test_every_prompt_has_its_record_in_order_and_the_ends_their_line(user: User):
     words = ["the", "sea", "is", "calm", "and", "quiet", "tonight"]
     prompts = [" ".join(words[: 1 + n % 7]) for n in range(120)]
     user.prompts(*prompts)
     ran = user.runs("--layers", "1..3")
-    lines = [f"extracting prompt {n}/120\n" for n in range(1, 121)]
+    lines = [f"extracting prompt {n}/120\n" for n in (1, 120)]
     assert ran == Ran(0, "o.json\n", ABSENT + "".join(lines))
     records = user.document()["records"]
     assert [record["prompt"] for record in records] == prompts
@@ -336,7 +336,9 @@ def test_verbose_adds_the_plan_and_nothing_else(user: User):
     assert re.fullmatch(CLOSING, closing)
 
 
-CLOSING = r"2 prompts, \d+ tokens \(\d+ distinct\) in \d+\.\d s; peak \d+ MB\n"
+CLOSING = (
+    r"2 prompts, \d+ tokens \(\d+ distinct\) in \d+\.\d s; peak \d+ MB; wrote o\.json\n"
+)
 
 
 def test_a_long_run_says_at_its_end_what_it_did(user: User, monkeypatch):

@@ -24,8 +24,7 @@ from tests.processes import (
 ROOT = Path(__file__).parents[2]
 DRIVER = [sys.executable, "-m", "tests.cli.driver"]
 LINES = (
-    "a note, Größe\nwarning: a warning\n"
-    "extracting prompt 1/3\nextracting prompt 2/3\nextracting prompt 3/3\n"
+    "a note, Größe\nwarning: a warning\nextracting prompt 1/3\nextracting prompt 3/3\n"
 )
 needs_full = pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="/dev/full is a device of Linux"

@@ -13,6 +13,7 @@ from rich.console import Console
 from ster.cli.progress import (
     LiveReporter,
     PlainReporter,
+    SaysOnce,
     describe,
     is_terminal,
     open_reporter,
@@ -37,18 +38,70 @@ class Clock:
 @pytest.mark.parametrize(
     "steps", [[1, 2, 3, 4, 5], [0, 0, 5], [2, 2, 1, 4, 5, 5], [3, 9]]
 )
-def test_every_prompt_has_one_plain_line_in_order(capsys, steps):
-    reporter = PlainReporter()
+def test_the_first_and_the_last_prompt_have_their_plain_line_once(capsys, steps):
+    reporter = PlainReporter(Clock())
     for done in steps:
         reporter.progress(state(done))
-    expected = "".join(f"extracting prompt {n}/5\n" for n in range(1, 6))
+    expected = "extracting prompt 1/5\nextracting prompt 5/5\n"
     assert capsys.readouterr() == ("", expected)
+
+
+def test_of_the_prompts_between_there_is_a_plain_line_in_five_seconds(capsys):
+    clock = Clock()
+    reporter = PlainReporter(clock)
+    for done, now in (
+        *((0, 100.0), (1, 101.0), (2, 105.9), (3, 106.0), (3, 111.0), (4, 111.5)),
+        (5, 112.0),
+    ):
+        clock.now = now
+        reporter.progress(state(done))
+    numbers = re.findall(r"extracting prompt (\d)/5\n", capsys.readouterr().err)
+    assert numbers == ["1", "3", "4", "5"]
+
+
+def test_one_prompt_is_the_first_and_the_last(capsys):
+    reporter = PlainReporter(Clock())
+    for _ in range(2):
+        reporter.progress(state(1, num_prompts=1))
+    assert capsys.readouterr().err == "extracting prompt 1/1\n"
+
+
+def test_each_phase_has_its_own_first_and_last_line(capsys):
+    reporter = PlainReporter(Clock())
+    words: dict[str, Any] = {"label": "reading pair"}
+    for done in range(1, 6):
+        reporter.progress(replace(state(done), **words))
+    for done in range(1, 6):
+        reporter.progress(state(done))
+    assert capsys.readouterr().err == (
+        "reading pair 1/5\nreading pair 5/5\n"
+        "extracting prompt 1/5\nextracting prompt 5/5\n"
+    )
+
+
+def test_notes_and_warnings_are_never_left_out(capsys):
+    reporter = PlainReporter(Clock())
+    for number in range(50):
+        reporter.note(f"note {number}")
+        reporter.warn(f"warning {number}")
+    assert len(capsys.readouterr().err.splitlines()) == 100
+
+
+def test_what_says_things_once_passes_on_what_is_new(capsys):
+    reporter = SaysOnce(PlainReporter(Clock()))
+    for _ in range(3):
+        reporter.note("a")
+        reporter.warn("b")
+        reporter.progress(state(5))
+    assert capsys.readouterr().err == (
+        "a\nwarning: b\nextracting prompt 1/5\nextracting prompt 5/5\n"
+    )
 
 
 def test_of_answers_and_scores_there_is_a_plain_line_in_five_seconds(capsys):
     clock = Clock()
     reporter = PlainReporter(clock)
-    for done, now in ((0, 101.0), (1, 104.9), (2, 105.0), (3, 109.9), (4, 112.0)):
+    for done, now in ((0, 100.0), (1, 104.9), (2, 105.0), (3, 109.9), (4, 112.0)):
         clock.now = now
         words: dict[str, Any] = {"label": "scoring response"}
         reporter.progress(replace(state(done), **words))
@@ -206,3 +259,41 @@ def test_colour_is_there_without_no_color(monkeypatch):
     reporter, stream = live(Clock(), color_system="standard")
     reporter.warn("careful")
     assert "\x1b[33m" in stream.getvalue()
+
+
+def test_each_phase_has_its_own_bar():
+    reporter, stream = live(Clock())
+    labels: tuple[dict[str, Any], ...] = (
+        {"label": "reading pair"},
+        {"label": "scoring response"},
+    )
+    for label in labels:
+        reporter.progress(replace(state(5), **label))
+    reporter.close()
+    last = words(stream).rstrip().splitlines()[-2:]
+    assert "5/5 pairs" in last[0]
+    assert "5/5 responses" in last[1]
+
+
+def test_the_display_says_what_memory_is_held():
+    reporter, stream = live(Clock())
+    reporter.measure_memory(lambda: 123_400_000)
+    reporter.progress(state(1))
+    reporter.close()
+    assert "1/5 prompts, block 3/4, 124 MB held" in words(stream)
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80])
+def test_a_narrow_terminal_keeps_a_bar_on_one_line(width):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=width, markup=False)
+    clock = Clock()
+    reporter = LiveReporter(console, clock)
+    reporter.measure_memory(lambda: 10**11)
+    reporter.progress(state(0, tokens_done=0))
+    clock.now += 1
+    reporter.progress(state(1, num_tokens=9_000_030))
+    reporter.close()
+    lines = words(stream).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len([line for line in lines if line.strip()]) <= 3

@@ -50,12 +50,9 @@ def command(user: User, *words: str, **flags: str) -> list[str]:
 
 @pytest.fixture
 def many(user: User) -> User:
-    """A person with so many prompts that their lines of progress fill a pipe.
-
-    A run waits there for whoever reads, and is in the middle until then.
-    """
+    """A person with so many prompts that a run is long in the middle of them."""
     draw = random.Random(0)
-    user.prompts(*(" ".join(draw.choices(WORDS, k=3)) for _ in range(3000)))
+    user.prompts(*(" ".join(draw.choices(WORDS, k=40)) for _ in range(3000)))
     return user
 
 

@@ -20,7 +20,7 @@ PAIRS = {
         {"positive": "the boat rests .", "negative": "the boat is broken ."},
     ],
 }
-READING = "".join(f"reading pair {number}/4\n" for number in range(1, 5))
+READING = "".join(f"reading pair {number}/4\n" for number in (1, 4))
 SUMMARY_KEYS = [
     "chat_template",
     "hidden_size",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +33,7 @@ EXTRACT_FLAGS = [
 @pytest.fixture
 def stub(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STER_DEVICE")
     return StubRuntime(monkeypatch)
 
 
@@ -56,7 +58,7 @@ def test_help_names_every_command(capsys, flag):
 @pytest.mark.parametrize("flag", EXTRACT_FLAGS)
 def test_help_of_extract_explains_every_flag(capsys, flag):
     assert run(["extract", "--help"]) == 0
-    entry = rf"^  {flag}( <\S+>)?  +\S+"
+    entry = rf"^  (-\w, )?{flag}( <\S+>| / --json)?  +\S+"
     assert re.search(entry, capsys.readouterr().out, re.M)
 
 
@@ -64,8 +66,8 @@ def test_help_of_extract_shows_defaults_requirements_and_an_example(capsys):
     run(["extract", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     for default in ("cpu", "f32", "auto", "all"):
-        assert f"[default: {default}]" in text
-    assert text.count("[required]") == 2
+        assert re.search(rf"[\[ ]default: {default}\]", text)
+    assert text.count("required]") == 2
     assert "Example: ster toy-model toy ster extract --model toy" in text
 
 
@@ -215,3 +217,140 @@ def test_an_output_that_is_the_input_is_refused_untouched(
     assert capsys.readouterr() == ("", expected)
     assert [name for name, _ in stub.calls] == ["check_device"]
     assert prompts.read_text() == '{"prompts": ["x"]}'
+
+
+LETTERS = ["extract", "-m", "m", "-i", "i.json", "-o", "o.json"]
+
+
+def test_letters_stand_for_the_long_flags(stub, capsys):
+    assert run([*LETTERS, "-d", "metal"]) == 0
+    assert capsys.readouterr().out == "o.json\n"
+    assert stub.calls[0] == ("check_device", ("metal", "f32"))
+    assert stub.calls[2][1][0] == ModelChoice(model="m", device="metal")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([*LETTERS, "-m", "n"], "Option '-m' is given more than once."),
+        ([*LETTERS, "--model", "n"], "Option '--model' is given more than once."),
+        ([*LETTERS, "-mn"], "Option '-m' is given more than once."),
+        ([*LETTERS, "-d"], "Option '-d' needs a value."),
+        (
+            [*LETTERS, "-d", "--text"],
+            "Option '-d' needs a value, but '--text' follows it.",
+        ),
+        ([*LETTERS, "-x"], "No such option: -x"),
+    ],
+)
+def test_a_wrong_line_of_letters_is_refused_too(stub, capsys, words, sentence):
+    assert run(words) == 2
+    assert capsys.readouterr().err.startswith(f"Error: {sentence}\n\nUsage: ster ")
+    assert stub.calls == []
+
+
+@pytest.mark.parametrize("command", [["vector", "train"], ["generate"], ["chat"]])
+def test_no_letter_stands_for_two_flags_of_a_command(capsys, command):
+    assert run([*command, "--help"]) == 0
+    letters = re.findall(r"^  (-\w), --", capsys.readouterr().out, re.M)
+    assert len(letters) == len(set(letters)) > 3
+
+
+def test_help_stands_under_headings_and_is_plain_in_a_pipe(capsys):
+    assert run(["generate", "--help"]) == 0
+    out = capsys.readouterr().out
+    headings = re.findall(r"^(\w.*):$", out, re.M)
+    assert headings == [
+        *("Model", "Input and output", "Steering", "Measuring", "Writing"),
+        "This run",
+    ]
+    assert not set(out) & set("│╭\x1b")
+
+
+def test_variables_stand_in_for_absent_flags(stub, monkeypatch, capsys):
+    monkeypatch.setenv("STER_MODEL", "from-here")
+    monkeypatch.setenv("STER_DEVICE", "metal")
+    monkeypatch.setenv("STER_PRECISION", "f16")
+    line = ["extract", "-i", "i.json", "-o", "o.json"]
+    assert run(line) == 0
+    assert stub.calls[0] == ("check_device", ("metal", "f16"))
+    choice = ModelChoice(model="from-here", device="metal", precision="f16")
+    assert stub.calls[2][1][0] == choice
+    stub.calls.clear()
+    assert run([*line, "-m", "m", "-d", "cuda", "--precision", "bf16"]) == 0
+    choice = ModelChoice(model="m", device="cuda", precision="bf16")
+    assert stub.calls[2][1][0] == choice
+
+
+def test_an_empty_variable_counts_as_absent(stub, monkeypatch, capsys):
+    for name in ("STER_MODEL", "STER_DEVICE", "STER_PRECISION"):
+        monkeypatch.setenv(name, "")
+    assert run(REQUIRED) == 0
+    assert stub.calls[0] == ("check_device", ("cpu", "f32"))
+    assert run(["extract", "-i", "i.json", "-o", "o.json"]) == 2
+    assert "Missing option '--model'." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "sentence", "code"),
+    [
+        ("DEVICE", "gpu", 'unknown device "gpu"; expected cpu, metal, or cuda', 2),
+        ("DEVICE", "mlx-cpu", 'unknown device "mlx-cpu"; expected cpu, metal', 2),
+        ("PRECISION", "f8", 'unknown precision "f8"; expected f32, f16, or bf16', 2),
+        ("PRECISION", "bf16", "bf16 has no CPU matmul kernel in this Candle build", 1),
+        ("MODEL", "./nowhere", "failed to list ./nowhere", 1),
+    ],
+)
+def test_a_refused_variable_is_named_in_the_cause(
+    user, monkeypatch, name, word, sentence, code
+):
+    monkeypatch.setenv("STER_MODEL", "toy")
+    monkeypatch.setenv(f"STER_{name}", word)
+    assert run(["extract", "-i", "prompts.json", "-o", "o.json"]) == code
+    _, err = user.heard()
+    assert err.startswith(f"Error: {sentence}")
+    assert f"STER_{name} is set to it\n" in err
+
+
+def test_a_flag_s_word_is_refused_without_naming_a_variable(user, monkeypatch):
+    monkeypatch.setenv("STER_DEVICE", "cpu")
+    ran = user.runs("--device", "gpu")
+    assert ran.code == 2
+    assert "STER_DEVICE" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [([], True), (["-d", "cpu"], False), (["-d", "auto"], False)],
+)
+def test_a_gpu_that_nobody_asked_for_is_pointed_out_once(
+    stub, monkeypatch, capsys, words, told
+):
+    monkeypatch.setattr("ster.decoder.devices.find_gpu", lambda: "metal")
+    monkeypatch.setattr(
+        "ster.decoder.devices.implementation",
+        lambda _: SimpleNamespace(check_available=lambda _: None),
+    )
+    assert run([*REQUIRED, *words]) == 0
+    sentence = "this machine has Metal; --device metal or --device auto would use it\n"
+    assert capsys.readouterr().err == sentence * told
+    chosen = "metal" if "auto" in words else "cpu"
+    assert stub.calls[0] == ("check_device", (chosen, "f32"))
+    assert stub.calls[2][1][0].device == chosen
+
+
+def test_a_variable_that_chooses_the_device_silences_the_note(
+    stub, monkeypatch, capsys
+):
+    monkeypatch.setattr("ster.decoder.devices.find_gpu", lambda: "cuda")
+    monkeypatch.setenv("STER_DEVICE", "cpu")
+    assert run(REQUIRED) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--text", "--json"]])
+def test_json_is_the_other_word_of_text(capsys, words):
+    assert run(["models", *words]) == 0
+    assert capsys.readouterr().out.startswith("{\n")
+    assert run([*words, "models", "--text"]) == 0
+    assert capsys.readouterr().out.startswith("families[0].")

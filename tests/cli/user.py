@@ -70,6 +70,10 @@ class User:
         code = run(self.line(words, **flags))
         return Ran(code, *self._capsys.readouterr())
 
+    def heard(self) -> tuple[str, str]:
+        """Take what was written to both streams since."""
+        return self._capsys.readouterr()
+
     def starts(self, *words: str, **flags: str) -> Ran:
         """Run ``ster extract`` in a process of its own."""
         done = finished([sys.executable, "-m", "ster", *self.line(words, **flags)])

@@ -1,0 +1,288 @@
+"""``ster chat``: a conversation in the terminal, steered by a vector or not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ster.cli.generate import (
+    MaxNewTokens,
+    Seed,
+    StrengthOption,
+    System,
+    Temperature,
+    TopP,
+    Vectors,
+    read_system,
+)
+from ster.cli.model import ModelFlags, with_model_flags
+from ster.cli.signals import REPEAT_SECONDS
+from ster.cli.steering import check_norms_once, load_vectors, parse_one_strength
+from ster.cli.streams import say
+from ster.errors import PromptError
+from ster.text import printable
+
+if TYPE_CHECKING:
+    from ster.cli.conversation import Conversation, Weighted
+    from ster.runs.sampling import Answering
+    from ster.runtime import Runtime
+    from ster.vectors.steering import SteeringVector
+
+PROMPT = "> "
+
+
+@with_model_flags
+def chat(
+    *,
+    vector_words: Vectors = None,
+    strength: StrengthOption = "1.0",
+    system_path: System = None,
+    max_new_tokens: MaxNewTokens = 512,
+    temperature: Temperature = 0.0,
+    top_p: TopP = None,
+    seed: Seed = 42,
+    flags: ModelFlags,
+) -> Iterator[str]:
+    """Talk with a model, with a steering vector added to its stream or without.
+
+    A line is a turn, and its answer is printed as it grows. Vector and strength are
+    changed by commands between the turns: /help lists them. Ctrl-C stops an answer,
+    Ctrl-D ends the conversation.
+    """
+    from ster.runs.sampling import Answering  # late: --help needs no arrays
+
+    how = Answering.of(
+        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
+    )
+    words, times = vector_words or [], parse_one_strength(strength)
+    check_norms_once(words, [times])
+    flags.check_device()
+
+    from ster.cli.conversation import Conversation
+
+    state = Conversation(
+        system=read_system(system_path), vectors=load_vectors(words), strength=times
+    )
+    return talk(flags, state, how)
+
+
+def talk(flags: ModelFlags, state: Conversation, how: Answering) -> Iterator[str]:
+    """Load the model, take lines from stdin, and yield the text of answers."""
+    from ster.checkpoint.tokens.texts import refuse_several_turns
+    from ster.cli.conversation import Loop
+
+    with flags.open(counts=False, once=True) as runtime:
+        if runtime.chat_template != "applied":
+            refuse_several_turns([("a turn", "and another")], runtime.chat_template)
+        for vector, _ in state.vectors:
+            check_steering(runtime, vector)
+        with Interrupts() as interrupts:
+            loop = Loop(
+                state=state,
+                answer=Writer(runtime, how, interrupts),
+                load=Loader(runtime),
+                tell=lambda sentence: say(f"{sentence}\n"),
+                refuse=refuse,
+            )
+            watched = sys.stdin.isatty()
+            if watched:
+                say("/help lists the commands, Ctrl-D ends\n")
+            pieces = loop.run(read_lines(interrupts, watched=watched))
+            yield from map(printable, pieces) if sys.stdout.isatty() else pieces
+
+
+class Writer:
+    """Writes answers, each of them stopped by Ctrl-C.
+
+    Args:
+        runtime: The model.
+        how: How it answers; every answer draws with a seed of its own.
+        interrupts: What Ctrl-C does.
+    """
+
+    def __init__(
+        self, runtime: Runtime, how: Answering, interrupts: Interrupts
+    ) -> None:
+        self._runtime, self._how, self._interrupts = runtime, how, interrupts
+        self._given = 0
+
+    def __call__(self, state: Conversation) -> Iterator[str]:
+        """Answer the last turn."""
+        sampling = self._how.sampling
+        sampling = replace(sampling, seed=sampling.seed + self._given)
+        pieces = self._runtime.stream(
+            state.messages,
+            steer=state.steer,
+            answering=replace(self._how, sampling=sampling),
+        )
+        self._given += 1
+        return self._interrupts.guard(pieces)
+
+
+class Loader:
+    """Reads artifacts that can steer a model.
+
+    Args:
+        runtime: The model.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def __call__(self, word: str) -> Weighted:
+        """Read one, and the strength after its last colon."""
+        ((vector, strength),) = load_vectors([os.path.expanduser(word)])
+        check_steering(self._runtime, vector)
+        return vector, strength
+
+
+def check_steering(runtime: Runtime, vector: SteeringVector) -> None:
+    """Refuse a vector that cannot steer the model, before anybody says a word.
+
+    Raises:
+        SterError: It is of another model, width or layers.
+    """
+    runtime.stream("x", steer=vector)  # it is planned, and never asked for text
+
+
+def refuse(error: Any) -> None:  # noqa: ANN401 - a SterError, whose module is late
+    """Say why something was not done."""
+    from ster.cli import error_text
+    from ster.cli.suggestions import suggest
+
+    error.causes = (*error.causes, *suggest(error))
+    say(error_text(error))
+
+
+class Interrupts:
+    """What Ctrl-C does in a conversation: it ends an answer, or the line being typed.
+
+    Where it is ignored it stays so, and anywhere else it ends the program as ever.
+    """
+
+    def __init__(self) -> None:
+        self._ends: type[BaseException] | None = None
+        self._answers = self._stopped = False
+        self._last = -REPEAT_SECONDS
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        """Take Ctrl-C over."""
+        before = signal.getsignal(signal.SIGINT)
+        if before != signal.SIG_IGN:
+            with suppress(ValueError):  # not the main thread: nothing to take over
+                signal.signal(signal.SIGINT, self._interrupt)
+                self._before = before
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Give it back."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        now, before = time.monotonic(), self._last
+        self._last = now
+        if now - before < REPEAT_SECONDS:
+            return  # it was the same one
+        ends, self._ends = self._ends, None
+        self._stopped = True
+        if ends is not None:
+            raise ends
+        if not self._answers and callable(self._before):
+            self._before(number, frame)
+
+    @contextmanager
+    def ending(self, with_what: type[BaseException]) -> Iterator[None]:
+        """Let Ctrl-C raise this within the ``with``."""
+        self._ends = with_what
+        try:
+            yield
+        finally:
+            self._ends = None
+
+    def guard(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Yield pieces until Ctrl-C, which raises ``AnswerStopped``."""
+        from ster.cli.conversation import AnswerStopped
+
+        self._answers, self._stopped = True, False
+        try:
+            while True:
+                with self.ending(AnswerStopped):
+                    piece = next(pieces, None)
+                # Python drops exceptions in some places, and between two pieces there
+                # is nothing to raise one in.
+                if self._stopped:
+                    raise AnswerStopped
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            self._answers = False
+
+
+def read_lines(interrupts: Interrupts, *, watched: bool) -> Iterator[str]:
+    """Yield the lines of stdin until it ends.
+
+    Args:
+        interrupts: What Ctrl-C does.
+        watched: Whether a person types them, who may forget one by Ctrl-C.
+
+    Raises:
+        PromptError: A line is not UTF-8.
+    """
+    from ster.cli.conversation import LineDropped
+
+    read = _open_input(watched=watched)
+    while True:
+        try:
+            if watched:
+                with interrupts.ending(LineDropped):
+                    line = read()
+            else:
+                line = read()
+        except LineDropped:
+            say("\n")
+            continue
+        except EOFError:
+            if watched:
+                say("\n")
+            return
+        yield line
+
+
+def _open_input(*, watched: bool) -> Callable[[], str]:
+    """Give what reads a line: with editing where a person types and reads."""
+    if watched and sys.stdout.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401 - input() then edits lines
+        return lambda: _decode(input(PROMPT).encode(_encoding(), "surrogateescape"))
+
+    def read() -> str:
+        if watched:
+            say(PROMPT)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            raise EOFError
+        return _decode(line)
+
+    return read
+
+
+def _encoding() -> str:
+    return sys.stdin.encoding or "utf-8"
+
+
+def _decode(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeError as error:
+        sentence = "failed to tokenize prompt: the bytes of the line are not UTF-8"
+        raise PromptError(sentence, field="line") from error
