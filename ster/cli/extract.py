@@ -127,13 +127,13 @@ def extract(
     if (input_path is None) == (not prompt):
         raise UsageError("give either --input or --prompt")
     flags.check_device()
+    check_output(output_path, input_file(input_path))
     check_suffix(
         output_path,
         points=parse_points(points),
         one_row=parse_tokens(tokens).may_be_one,
         store=store,
     )
-    check_output(output_path, input_file(input_path))
     prompts = read_prompts(input_path, prompt)
     with flags.open(layers, output_path) as runtime:
         runtime.write_activations(

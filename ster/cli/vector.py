@@ -165,8 +165,8 @@ def train(
     from ster.documents.steering import check_suffix
 
     flags.check_device()
-    check_suffix(output_path)
     check_output(output_path, [pairs_path])
+    check_suffix(output_path)
     pairs = PairSet.load(pairs_path)
     with flags.open(layers, output_path) as runtime:
         vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
@@ -202,8 +202,8 @@ def optimize(
 
     flags.check_device()
     check_holdout(holdout)
-    check_suffix(output_path)
     check_output(output_path, [pairs_path])
+    check_suffix(output_path)
     pairs = PairSet.load(pairs_path)
     split_pairs(len(pairs), holdout)
     with flags.open(layers, output_path) as runtime:
@@ -291,8 +291,8 @@ def export(
     from ster.vectors.some_layers import take_layers
     from ster.vectors.steering import SteeringVector
 
-    check_suffix(output_path)
     check_output(output_path, [artifact])
+    check_suffix(output_path)
     vector = take_layers(SteeringVector.load(artifact), layers)
     vector.save(output_path)
     return render_beside(output_path, output_path, text=text)
