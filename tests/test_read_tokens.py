@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster import Activations, load
+from ster import Activations, SterWarning, load
 from ster.errors import PromptError, UsageError
 from ster.runs.wave import read_rows
 from tests.checkpoints import random_ids, text, word_tokenizer, write_checkpoint
@@ -222,7 +222,8 @@ def test_interrupted_readings_keep_the_finished_waves_where_asked(raw, monkeypat
     expected = load(raw).activations(PROMPTS[:2], tokens="all")
     monkeypatch.setattr("ster.runs.reading.read_rows", stopped)
     runtime = load(raw)
-    kept = runtime.activations(PROMPTS, tokens="all", on_interrupt="keep")
+    with pytest.warns(SterWarning, match="stopped: kept 2 of 4 prompts"):
+        kept = runtime.activations(PROMPTS, tokens="all", on_interrupt="keep")
     assert kept.prompts == tuple(PROMPTS[:2])
     close(kept.array, expected.array)
     calls = iter(range(99))

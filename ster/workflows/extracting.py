@@ -40,7 +40,7 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
         if not (keep and done):
             raise
         total = len(reading.prompts)
-        reading.session.reporter.note(f"stopped: kept {done} of {total} prompts")
+        reading.session.reporter.warn(f"stopped: kept {done} of {total} prompts")
     array, *others = map(np.concatenate, zip(*waves, strict=True))
     return Activations(
         array=array,
