@@ -38,7 +38,7 @@ test: check docs ## everything that CI runs: check, docs, then all tests
 	@$(BIN)/pytest
 
 docs: .venv/docs.stamp ## build the documentation into build/site: seconds
-	@$(BIN)/mkdocs build --quiet --strict
+	@$(BIN)/zensical build --strict
 
 reference: .venv/dev.stamp ## write docs/reference and the table of families anew
 	@$(BIN)/python -m assets.reference && $(BIN)/python -m assets.families_table
