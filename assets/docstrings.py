@@ -33,7 +33,9 @@ def describe() -> str:
     functions = [(f"ster.{n}", v) for n, v in public.items() if inspect.isroutine(v)]
     classes = [(f"ster.{n}", v) for n, v in public.items() if inspect.isclass(v)]
     modules = [(f"ster.{n}", v) for n, v in public.items() if inspect.ismodule(v)]
-    returned = [(n, getattr(importlib.import_module(m), n)) for n, m in RETURNED.items()]
+    returned = [
+        (n, getattr(importlib.import_module(m), n)) for n, m in RETURNED.items()
+    ]
     parts = [
         "The names of `ster`, and below them the values that its functions return.\n"
         "`ster.__version__` is the version, as a string.\n"
@@ -70,7 +72,9 @@ def klass(name: str, value: type, mark: str = "##") -> str:
         if isinstance(found, property):
             kind = annotation(inspect.signature(found.fget).return_annotation)  # type: ignore[arg-type]
             text = docstring(found)
-            parts.append(f"{mark}# {label}\n\n```python\n{label}: {kind}\n```\n\n{text}")
+            parts.append(
+                f"{mark}# {label}\n\n```python\n{label}: {kind}\n```\n\n{text}"
+            )
         else:
             parts.append(function(label, found, f"{mark}#"))
     return "\n".join(parts)

@@ -55,7 +55,9 @@ def draw_answers(axes: Axes, runtime: ster.Runtime, happy: ster.SteeringVector) 
     for answer, shade in zip(said, SHADES, strict=True):
         lines = textwrap.wrap(" ".join(answer.text.split()) + " …", 84)
         strength = f"{answer.strength:+.0f}" if answer.strength else "0"
-        axes.text(0.06, place, strength, color=shade, weight="bold", va="top", ha="right")
+        axes.text(
+            0.06, place, strength, color=shade, weight="bold", va="top", ha="right"
+        )
         axes.text(0.09, place, "\n".join(lines), color="#222222", va="top")
         place -= 0.062 * len(lines) + 0.03
 

@@ -61,7 +61,12 @@ def test_links_lead_to_files(name: str):
 
 def test_what_a_block_prints_is_compared():
     block = Block(
-        where="a page", line=1, language="sh", code="echo 1 2 3", note="", expected="1 2\n"
+        where="a page",
+        line=1,
+        language="sh",
+        code="echo 1 2 3",
+        note="",
+        expected="1 2\n",
     )
     with pytest.raises(AssertionError, match="a page:1 printed\n1 2 3"):
         check(block, run_shell(block))
