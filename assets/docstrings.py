@@ -71,10 +71,7 @@ def klass(name: str, value: type, mark: str = "##") -> str:
         label = f"{short}.{member}"
         if isinstance(found, property):
             kind = annotation(inspect.signature(found.fget).return_annotation)  # type: ignore[arg-type]
-            text = docstring(found)
-            parts.append(
-                f"{mark}# {label}\n\n```python\n{label}: {kind}\n```\n\n{text}"
-            )
+            parts.append(entry(f"{mark}# {label}", f"{label}: {kind}", found))
         else:
             parts.append(function(label, found, f"{mark}#"))
     return "\n".join(parts)
@@ -123,7 +120,12 @@ def members(value: type) -> Iterator[tuple[str, object]]:
 def function(name: str, value: object, mark: str) -> str:
     """Describe a function or method."""
     heading = re.sub(r"__(\w+)__", r"\\_\\_\1\\_\\_", name)
-    return f"{mark} {heading}\n\n```python\n{signature(name, value)}\n```\n\n{docstring(value)}"
+    return entry(f"{mark} {heading}", signature(name, value), value)
+
+
+def entry(heading: str, spelled: str, value: object) -> str:
+    """Put a name, its code and its docstring one below the other."""
+    return f"{heading}\n\n```python\n{spelled}\n```\n\n{docstring(value)}"
 
 
 def signature(name: str, value: object) -> str:

@@ -1,4 +1,4 @@
-"""Write the table of families in docs/models.md anew: ``python -m assets.families_table``."""
+"""Write the table of docs/models.md anew: ``python -m assets.families_table``."""
 
 from __future__ import annotations
 

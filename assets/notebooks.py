@@ -4,8 +4,8 @@
     python -m assets.notebooks --check [NAME ...]   run them and write nothing
 
 A script is in the percent format, which editors know: ``# %%`` begins a cell of code,
-``# %% [markdown]`` one of text. The check also tells where a notebook is not that of its
-script, or where a cell shows another kind of thing than is stored.
+``# %% [markdown]`` one of text. The check also tells where a notebook is not that of
+its script, or where a cell shows another kind of thing than is stored.
 """
 
 from __future__ import annotations

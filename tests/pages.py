@@ -47,7 +47,7 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """List the README and every page that people wrote; programs wrote the reference."""
+    """List the README and the pages that people wrote; programs wrote the others."""
     written = (ROOT / "docs").rglob("*.md")
     kept = [each for each in written if "reference" not in each.parts]
     return [ROOT / "README.md", *sorted(kept)]

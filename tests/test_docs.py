@@ -59,23 +59,25 @@ def test_links_lead_to_files(name: str):
             assert (PAGES[name].parent / target).exists(), target
 
 
-def test_what_a_block_prints_is_compared():
-    block = Block(
+def shell(code: str, *, expected: str | None = None, note: str = "") -> Block:
+    return Block(
         where="a page",
         line=1,
         language="sh",
-        code="echo 1 2 3",
-        note="",
-        expected="1 2\n",
+        code=code,
+        note=note,
+        expected=expected,
     )
+
+
+def test_what_a_block_prints_is_compared():
+    block = shell("echo 1 2 3", expected="1 2\n")
     with pytest.raises(AssertionError, match="a page:1 printed\n1 2 3"):
         check(block, run_shell(block))
 
 
-def test_a_block_that_fails_is_a_failure():
-    block = Block(
-        where="a page", line=1, language="sh", code="false", note="", expected=None
-    )
+@pytest.mark.parametrize("block", [shell("false"), shell("true", note="refused")])
+def test_a_block_that_fails_or_is_not_refused_is_a_failure(block: Block):
     with pytest.raises(AssertionError, match="a page:1"):
         run_shell(block)
 

@@ -1,4 +1,4 @@
-"""The notebooks of ``examples/`` run from top to bottom, and are those of their scripts."""
+"""The notebooks of ``examples/`` run, and are those of their scripts."""
 
 from __future__ import annotations
 
