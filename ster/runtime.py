@@ -24,7 +24,7 @@ from ster.points import RESID_POST, select_points
 from ster.reporting import Reporter
 from ster.runs.cards import describe_session, session_card
 from ster.runs.plan import Plan
-from ster.runs.reading import plan_reading
+from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.token_choice import Tokens, choose_tokens
 from ster.vectors.selection import Evaluation, Selection
@@ -168,11 +168,13 @@ class Runtime(Answers):
             checked,
             self._select(layers),
             repeats=True,
-            asked=known,
-            role=role,
-            tokens=choose_tokens(tokens),
-            points=select_points(points),
-            locate=True,
+            choice=ReadingChoice(
+                tokens=choose_tokens(tokens),
+                points=select_points(points),
+                asked=known,
+                role=role,
+                locate=True,
+            ),
             deltas=sum_deltas(steer, self._session, measure),
         )
         return collect(reading, keep=on_interrupt == "keep")
@@ -295,19 +297,21 @@ class Runtime(Answers):
             SterError: As for ``activations``, or the output cannot be written. An old
                 document then stays as it was, and nothing else is left behind.
         """
-        choice, chosen = choose_tokens(tokens), select_points(points)
+        chosen, places = choose_tokens(tokens), select_points(points)
         form = check_suffix(
-            output, points=chosen, one_row=choice.may_be_one, store=store
+            output, points=places, one_row=chosen.may_be_one, store=store
         )
         reading = plan_reading(
             self._session,
             prompts,
             self._select(layers),
             repeats=self._session.keeps_blocks,
-            role=role,
-            tokens=choice,
-            points=chosen,
-            locate=form != "json",  # which does not say it
+            choice=ReadingChoice(
+                tokens=chosen,
+                points=places,
+                role=role,
+                locate=form != "json",  # which does not say it
+            ),
         )
         return write_activations(reading, output, store=store)
 

@@ -196,10 +196,7 @@ def generate(
     how = replace(how, system=read_system(system_path))
     prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
     asked = Asked(
-        prompts=prompts,
-        steer=load_vectors(vectors),
-        strengths=times,
-        how=how,
+        prompts=prompts, steer=load_vectors(vectors), strengths=times, how=how
     )
     return answer(flags, asked, output_path, is_table=strengths is not None, text=text)
 

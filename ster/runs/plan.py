@@ -10,7 +10,7 @@ as large as the memory allows.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ster.errors import CapacityError
@@ -117,14 +117,9 @@ def plan_run(work: Work, budget: Budget) -> Plan:
     loads = [texts or load for _, load in waves]
     keep = keep and (work.repeats or len(waves) > 1)
     kept_bytes = max(counter.peak(load, keep=True) for load in loads)
-    peak_bytes = kept_bytes
-    release = False
+    peak_bytes, release = kept_bytes, False
     if not keep:
-        streamed = max(counter.peak(load, keep=False) for load in loads)
-        # Whoever stayed may have the head among them, or blocks that this run uses.
-        peak_bytes = min(budget.held_bytes + streamed, kept_bytes)
-        release = peak_bytes > budget.memory_bytes
-        peak_bytes = streamed if release else peak_bytes
+        peak_bytes, release = _streamed_peak(counter, loads, kept_bytes)
     return Plan(
         waves=tuple(wave for wave, _ in waves),
         wave_tokens=tuple(load.num_tokens for _, load in waves),
@@ -138,6 +133,18 @@ def plan_run(work: Work, budget: Budget) -> Plan:
         release=release,
         reading_tokens=0 if texts is None else texts.num_tokens,
     )
+
+
+def _streamed_peak(
+    counter: Counter, loads: Sequence[Load], kept_bytes: int
+) -> tuple[int, bool]:
+    """Count the peak where blocks are closed again, and whether earlier ones leave."""
+    budget = counter.budget
+    streamed = max(counter.peak(load, keep=False) for load in loads)
+    # Whoever stayed may have the head among them, or blocks that this run uses.
+    peak_bytes = min(budget.held_bytes + streamed, kept_bytes)
+    release = peak_bytes > budget.memory_bytes
+    return streamed if release else peak_bytes, release
 
 
 def _largest(work: Work) -> Load:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from ster.architecture.points import check_model_has
 from ster.checkpoint.encoder import ROLES, Encoder
@@ -28,6 +29,34 @@ LAST = TokenChoice(words="last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingChoice:
+    """What is read of prompts.
+
+    Args:
+        tokens: Which tokens of each.
+        points: Where in a block.
+        asked: What each prompt answers, if anything.
+        role: Whose message a prompt is that answers nothing: ``user`` or ``assistant``.
+        locate: Find out in any case which tokens are the text's own.
+    """
+
+    tokens: TokenChoice = LAST
+    points: tuple[str, ...] = (RESID_POST,)
+    asked: Sequence[str | None] | None = None
+    role: str = "user"
+    locate: bool = False
+
+    @property
+    def locates(self) -> bool:
+        """Whether it has to be known which tokens are the text's own."""
+        tokens = self.tokens
+        return self.locate or tokens.needs_text or tokens.function is not None
+
+
+LAST_ROWS = ReadingChoice()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """A reading that is encoded and planned; no weight is open yet.
 
@@ -38,9 +67,8 @@ class Reading:
         token_ids: Their tokens.
         own: Which of these are the text's own; None where nobody asked.
         layers: Block indices, ascending.
-        points: Where in these blocks.
-        tokens: Which tokens were asked for, ...
-        wanted: ... and which these are.
+        choice: What is read of the prompts.
+        wanted: The tokens that are read.
         plan: Waves and memory.
         deltas: Vectors added to the stream after their block has been read, by layer.
         label: What a line of progress says before its numbers.
@@ -53,8 +81,7 @@ class Reading:
     token_ids: Sequence[TokenIds]
     own: Sequence[Span | None] | None
     layers: tuple[int, ...]
-    points: tuple[str, ...]
-    tokens: TokenChoice
+    choice: ReadingChoice
     wanted: WantedRows
     plan: Plan
     deltas: Deltas
@@ -103,7 +130,7 @@ class Reading:
                     self.deltas,
                     on_block,
                     wanted=wanted,
-                    points=self.points,
+                    points=self.choice.points,
                 )
                 numbers = wanted.prompt_index + wave.start
                 for rows in arrays:
@@ -117,11 +144,7 @@ def plan_reading(
     layers: tuple[int, ...],
     *,
     repeats: bool,
-    asked: Sequence[str | None] | None = None,
-    role: str = "user",
-    tokens: TokenChoice = LAST,
-    points: tuple[str, ...] = (RESID_POST,),
-    locate: bool = False,
+    choice: ReadingChoice = LAST_ROWS,
     deltas: Deltas | None = None,
     label: str = "extracting prompt",
     prompts_per_item: int = 1,
@@ -130,14 +153,10 @@ def plan_reading(
 
     Args:
         session: The open checkpoint.
-        prompts: The prompts; those that are chats are read whole.
+        prompts: The prompts.
         layers: Block indices, ascending.
         repeats: More runs will follow, so blocks stay where they fit.
-        asked: What each prompt answers, if anything.
-        role: Whose message a prompt is that answers nothing: ``user`` or ``assistant``.
-        tokens: Which tokens of each are read.
-        points: Where in a block they are read.
-        locate: Whether to find out in any case which tokens are the text's own.
+        choice: What is read of them.
         deltas: As for ``Reading``.
         label: As for ``Reading``.
         prompts_per_item: As for ``Reading``.
@@ -148,22 +167,13 @@ def plan_reading(
         CapacityError: The run does not fit.
         CheckpointError: The model's blocks have no such point.
     """
-    check_model_has(points, session.spec)
+    check_model_has(choice.points, session.spec)
     taken = PromptSet.of(prompts)
-    token_ids, own = _encode(
-        session,
-        taken,
-        asked,
-        role,
-        locate=locate or tokens.needs_text or tokens.function is not None,
-    )
+    token_ids, own = _encode(session, taken, choice)
     session.check_tokens(token_ids)
     _warn_of_long_prompts(session, token_ids)
-    wanted = want_rows(session.encoder, token_ids, own, tokens)
-    # Rows of a layer are copied out and put in order, and widened for their mean.
-    copies = 0 if tokens.is_last else 4 if wanted.is_mean else 2
-    kept = len(layers) * len(points)
-    both = zip(wanted.num_rows, wanted.num_read, strict=True)
+    wanted = want_rows(session.encoder, token_ids, own, choice.tokens)
+    work = _rows_held(wanted, len(layers), choice)
     return Reading(
         session=session,
         prompts=taken.prompts,
@@ -171,21 +181,28 @@ def plan_reading(
         token_ids=token_ids,
         own=own,
         layers=layers,
-        points=points,
-        tokens=tokens,
+        choice=choice,
         wanted=wanted,
-        plan=session.plan(
-            token_ids,
-            layers[-1] + 1,
-            rows=[kept * rows + copies * read for rows, read in both],
-            rows_per_token=kept + copies,
-            inner_points=len(inner_points(points)),
-            repeats=repeats,
-        ),
+        plan=session.plan(token_ids, layers[-1] + 1, repeats=repeats, **work),
         deltas=deltas or {},
         label=label,
         prompts_per_item=prompts_per_item,
     )
+
+
+def _rows_held(
+    wanted: WantedRows, num_layers: int, choice: ReadingChoice
+) -> dict[str, Any]:
+    """Count for ``plan.Work`` what reading holds beside a stream."""
+    # Rows of a layer are copied out and put in order, and widened for their mean.
+    copies = 0 if choice.tokens.is_last else 4 if wanted.is_mean else 2
+    kept = num_layers * len(choice.points)
+    both = zip(wanted.num_rows, wanted.num_read, strict=True)
+    return {
+        "rows": [kept * rows + copies * read for rows, read in both],
+        "rows_per_token": kept + copies,
+        "inner_points": len(inner_points(choice.points)),
+    }
 
 
 def want_rows(
@@ -217,14 +234,9 @@ def want_rows(
 
 
 def _encode(
-    session: Session,
-    prompts: PromptSet,
-    asked: Sequence[str | None] | None,
-    role: str,
-    *,
-    locate: bool,
+    session: Session, prompts: PromptSet, choice: ReadingChoice
 ) -> tuple[Sequence[TokenIds], Sequence[Span | None] | None]:
-    encoder = session.encoder
+    encoder, role, asked = session.encoder, choice.role, choice.asked
     check_word("role", role, ROLES)
     if prompts.chats is not None:
         if role != "user" or asked is not None:
@@ -233,8 +245,10 @@ def _encode(
                 field="role",
                 found=role,
             )
-        located = encoder.locate_conversations(prompts.conversations, locate=locate)
-    elif role == "user" and not locate:
+        located = encoder.locate_conversations(
+            prompts.conversations, locate=choice.locates
+        )
+    elif role == "user" and not choice.locates:
         return encoder.encode(prompts.prompts, asked), None
     else:
         located = encoder.locate(prompts.prompts, asked, role=role)

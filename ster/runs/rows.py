@@ -69,6 +69,10 @@ class WantedRows:
         distinct, places = np.unique(found, return_inverse=True)
         return distinct, None if np.array_equal(distinct, found) else places
 
+    def put(self, copied: F32, places: Ints | None) -> F32:
+        """Put distinct rows where ``find`` says, and reduce them."""
+        return self.reduce(copied if places is None else copied[places])
+
     def reduce(self, read: F32) -> F32:
         """Turn what was read, (num_read, ..., hidden_size), into rows of the result."""
         if not self.is_mean:

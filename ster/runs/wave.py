@@ -54,7 +54,6 @@ def read_rows(
     top, steered = layers[-1], pack_steered(decoder.spec, prompts)
     # Prompts that begin alike share rows; the top layer has the wanted rows alone.
     distinct, places = wanted.find(steered.packed)
-    top_rows = np.arange(len(distinct))
     shape = sum(wanted.num_rows), len(layers), decoder.spec.hidden_size
     read = [np.empty(shape, np.float32) for _ in points]
     inner = inner_points(points)
@@ -63,16 +62,14 @@ def read_rows(
         if found or layer not in layers:
             decoder.materialize(hidden, *found.values())
         if layer in layers:
-            rows = distinct if layer < top else top_rows
+            rows = distinct if layer < top else np.arange(len(distinct))
+            streams = {RESID_POST: hidden, **found}
             for point, of_point in zip(points, read, strict=True):
-                stream = hidden if point == RESID_POST else found[point]
-                copied = decoder.rows(stream, rows)
-                copied = copied if places is None else copied[places]
-                of_point[:, layers.index(layer)] = wanted.reduce(copied)
+                copied = wanted.put(decoder.rows(streams[point], rows), places)
+                of_point[:, layers.index(layer)] = copied
 
-    parts = steered.parts(
-        decoder, Steerings(decoder, [deltas]), num_blocks=top + 1, top_rows=distinct
-    )
+    adding = Steerings(decoder, [deltas])
+    parts = steered.parts(decoder, adding, num_blocks=top + 1, top_rows=distinct)
     run_blocks(
         decoder,
         steered.packed.token_ids,

@@ -44,7 +44,7 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
     array, *others = map(np.concatenate, zip(*waves, strict=True))
     return Activations(
         array=array,
-        others=dict(zip(reading.points[1:], others, strict=True)),
+        others=dict(zip(reading.choice.points[1:], others, strict=True)),
         **describe_reading(reading.first(done)),
     )
 
@@ -58,8 +58,8 @@ def describe_reading(reading: Reading) -> dict[str, Any]:
         "model": session.files.model,
         "model_revision": session.files.revision,
         "hidden_size": session.spec.hidden_size,
-        "points": reading.points,
-        "read": reading.tokens.words,
+        "points": reading.choice.points,
+        "read": reading.choice.tokens.words,
         "tokens": describe_tokens(
             session.encoder, reading.token_ids, reading.own, reading.wanted
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ster.documents.pairs import PairSet
-from ster.runs.reading import Reading, plan_reading
+from ster.runs.reading import Reading, ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.vectors.selection import PairRows
 
@@ -27,7 +27,7 @@ def plan_pairs(
         pairs.prompts,
         layers,
         repeats=repeats,
-        asked=pairs.asked,
+        choice=ReadingChoice(asked=pairs.asked),
         label="reading pair",
         prompts_per_item=2,
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ster.documents.prompt_sets.value import Prompts
 from ster.errors import DirectionError, SterError, UsageError, require_type
-from ster.runs.reading import plan_reading
+from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.text import counted, one_line
 from ster.vectors.metrics import mean_norms
@@ -163,7 +163,7 @@ def _measure(
         prompts,
         layers,
         repeats=True,
-        asked=asked,
+        choice=ReadingChoice(asked=asked),
         label="measuring residual norms on prompt",
     )
     session.reporter.note(
