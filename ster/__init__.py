@@ -9,9 +9,11 @@ import importlib
 
 TYPE_CHECKING = False  # type checkers take this for typing's, whose import is slow
 if TYPE_CHECKING:
+    from ster import plots
     from ster.documents.activations.value import Activations
     from ster.documents.answers import Answer
     from ster.documents.pairs import ContrastPair, PairSet
+    from ster.documents.prompt_sets.value import PromptSet
     from ster.errors import SterError
     from ster.loading import load
     from ster.reporting import SterWarning
@@ -29,6 +31,7 @@ __all__ = [
     "Answering",
     "ContrastPair",
     "PairSet",
+    "PromptSet",
     "Runtime",
     "Sampling",
     "SteeringVector",
@@ -37,6 +40,7 @@ __all__ = [
     "StrengthTrial",
     "__version__",
     "load",
+    "plots",
     "write_toy_checkpoint",
 ]
 
@@ -46,6 +50,7 @@ _HOMES = {
     "Answering": "ster.runs.sampling",
     "ContrastPair": "ster.documents.pairs",
     "PairSet": "ster.documents.pairs",
+    "PromptSet": "ster.documents.prompt_sets.value",
     "Runtime": "ster.runtime",
     "Sampling": "ster.runs.sampling",
     "SteeringVector": "ster.vectors.steering",
@@ -53,6 +58,7 @@ _HOMES = {
     "SterWarning": "ster.reporting",
     "StrengthTrial": "ster.vectors.strengths",
     "load": "ster.loading",
+    "plots": "ster",
     "write_toy_checkpoint": "ster.toy",
 }
 
@@ -61,7 +67,11 @@ def __getattr__(name: str) -> object:
     """Import a public name from its home and keep it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'ster' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    home = _HOMES[name]
+    if home == __name__:  # a module of ster itself
+        value: object = importlib.import_module(f"{home}.{name}")
+    else:
+        value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 

@@ -26,9 +26,12 @@ purpose: those of other libraries are turned into these where they arise.
 from __future__ import annotations
 
 import os
+import traceback
 from numbers import Integral, Real
 
-from ster.text import printable, quoted, to_float
+from ster.text import one_line, printable, quoted, to_float
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class SterError(Exception):
@@ -77,6 +80,34 @@ class SterError(Exception):
     def __str__(self) -> str:
         """Join sentence and causes on one line, for tracebacks and notebooks."""
         return printable(": ".join((self.sentence, *self.causes)))
+
+    def lay_out(self, name: str) -> list[str]:
+        """Give the sentence behind a name, and its causes, several of them numbered."""
+        lines = [f"{name}: {one_line(self.sentence)}"]
+        if self.causes:
+            lines += ["", "Caused by:"]
+        for number, cause in enumerate(self.causes):
+            label = f"{number:>5}: " if len(self.causes) > 1 else "    "
+            lines.append(label + cause.replace("\n", "\n" + " " * len(label)))
+        return lines
+
+    def _render_traceback_(self) -> list[str]:
+        """Say what a notebook shows: the refusal and the own line that met it.
+
+        IPython asks for it. The frames between the two are ster's, and say nothing to
+        those who did not write it; ``STER_TRACEBACK=1`` shows them.
+        """
+        if os.environ.get("STER_TRACEBACK"):
+            return traceback.format_exception(self)
+        lines = self.lay_out(type(self).__name__)
+        own = None
+        for frame in traceback.extract_tb(self.__traceback__):
+            if os.path.dirname(frame.filename).startswith(_HERE):
+                break
+            own = frame
+        if own is not None and own.line:
+            lines += ["", f"at line {own.lineno}: {own.line}"]
+        return [printable(line) for line in lines]
 
     def _take_facts(self, cause: SterError) -> None:
         for name in ("path", "field", "found", "expected", "layer", "prompt"):

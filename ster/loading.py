@@ -14,8 +14,9 @@ from typing import Any
 from ster.architecture.config import is_owned, read_document, resolve_config
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
+from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.resolve import CheckpointFiles, open_files
-from ster.checkpoint.tokenizer import Encoder, load_encoder
+from ster.checkpoint.tokenizer import load_encoder
 from ster.decoder.devices import AUTO, DEVICES, MLX_CPU, check_device, choose_device
 from ster.decoder.memory import parse_memory
 from ster.decoder.wide import open_wide

@@ -7,28 +7,37 @@ loading reads config, tokenizer and template, and the first run maps the weights
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
+from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.pairs import PairSet
-from ster.documents.prompts import check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
+from ster.documents.prompts import check_asked
 from ster.errors import require_number
+from ster.html import to_html
 from ster.layers import Layers, select_layers
 from ster.reporting import Reporter
+from ster.runs.cards import describe_session, session_card
 from ster.runs.plan import Plan
 from ster.runs.reading import plan_reading
 from ster.runs.session import Session
-from ster.text import counted
+from ster.token_choice import Tokens, choose_tokens
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthTrial
 from ster.workflows.answers import Answers
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
-from ster.workflows.extracting import collect, write_activations
-from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.extracting import (
+    check_on_interrupt,
+    collect,
+    show_tokens,
+    write_activations,
+)
+from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
 
 Path = str | os.PathLike[str]
@@ -98,51 +107,90 @@ class Runtime(Answers):
 
     def __repr__(self) -> str:
         """Show the model and how it runs."""
-        config = self.config
-        layers = counted(config.num_hidden_layers, "layer")
-        return (
-            f"Runtime(model={self.model!r}, {config.model_type}, "
-            f"{layers}, hidden_size={config.hidden_size}, "
-            f"device={self.device!r}, precision={self.precision!r}, "
-            f"chat_template={self.chat_template!r})"
-        )
+        return describe_session(self._session)
+
+    def _repr_html_(self) -> str:
+        return to_html(session_card(self._session))
 
     def activations(
         self,
-        prompts: Iterable[str] | PairSet,
+        prompts: Prompts | PairSet,
         layers: Layers = "all",
         *,
+        tokens: Tokens = "last",
+        role: str = "user",
+        asked: Iterable[str | None] | None = None,
         steer: Steer = (),
+        on_interrupt: str = "raise",
     ) -> Activations:
-        """Read the residual stream at the last token of every prompt.
+        """Read the residual stream at the last token of every prompt, or at others.
 
         Args:
-            prompts: Each becomes one user message under a chat template. Of a pair set
-                the sides are read as training reads them, each positive one first.
+            prompts: Whatever ``PromptSet.of`` takes. Each becomes one user message
+                under a chat template; a chat is read whole. Of a pair set the sides are
+                read as training reads them, each positive one first.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
-            steer: One vector or several, added to the stream while it is read. A layer
-                is read before its own vector is added.
+            tokens: ``"last"``; ``"text"``, the last token of the text itself inside the
+                template; ``"all"``; ``"mean"``, the mean over the text's own tokens; an
+                index, indices, a slice or a ``--tokens`` value such as ``"0,-3.."``; or
+                a function that takes a prompt's ``ReadTokens`` and returns indices or a
+                mask.
+            role: Whose turn a text is under a template: the ``"user"``'s, or the
+                ``"assistant"``'s.
+            asked: What each text answers, None where it answers nothing; such a text is
+                the assistant's.
+            steer: As for ``generate``, added to the stream while it is read. A layer is
+                read before its own vector is added.
+            on_interrupt: What Ctrl-C or a notebook's stop button does: ``"raise"``, or
+                ``"keep"`` the prompts that are done, if there are any.
 
         Returns:
-            The rows in prompt order, with ``.array`` (num_prompts, num_layers,
-            hidden_size) f32.
+            The rows in prompt order, with ``.array`` (num_rows, num_layers,
+            hidden_size) f32 and ``.tokens``, which says what each row was read at.
 
         Raises:
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
-        asked = None
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
+        check_on_interrupt(on_interrupt)
+        checked = PromptSet.of(prompts)
+        known = None if asked is None else check_asked(asked)
+        measure = norms_of(self._session, checked, known)
         reading = plan_reading(
             self._session,
-            check_prompts(prompts),
+            checked,
             self._select(layers),
             repeats=True,
-            asked=asked,
-            deltas=sum_deltas(steer, self._session),
+            asked=known,
+            role=role,
+            tokens=choose_tokens(tokens),
+            locate=True,
+            deltas=sum_deltas(steer, self._session, measure),
         )
-        return collect(reading)
+        return collect(reading, keep=on_interrupt == "keep")
+
+    def show(
+        self,
+        text: str,
+        *,
+        tokens: Tokens = "last",
+        role: str = "user",
+        asked: str | None = None,
+    ) -> ShownTokens:
+        """Show how a text is encoded, and which of its tokens ``activations`` reads.
+
+        Args:
+            text: As one of ``activations``' prompts.
+            tokens: As for ``activations``.
+            role: As for ``activations``.
+            asked: What the text answers, if anything.
+
+        Raises:
+            SterError: The text or the choice of tokens is refused.
+        """
+        return show_tokens(self._session, text, choose_tokens(tokens), role, asked)
 
     def train(
         self,
@@ -214,7 +262,7 @@ class Runtime(Answers):
 
     def write_activations(
         self,
-        prompts: Sequence[str],
+        prompts: Prompts,
         output: str | os.PathLike[str],
         layers: Layers = "all",
     ) -> Plan:

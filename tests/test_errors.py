@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from pathlib import Path
 
@@ -92,3 +93,35 @@ def test_an_error_takes_from_its_cause_what_it_does_not_say_itself():
     cause = NumericsError("inner", layer=3, prompt=7, field="x")
     error = SterError("outer", cause, field="y")
     assert (error.layer, error.prompt, error.field) == (3, 7, "y")
+
+
+def shown_in_a_notebook(cell: str) -> str:
+    """Run a cell as IPython does, and return what it shows of a refusal."""
+    name = "<cell 1>"
+    linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name
+    with pytest.raises(SterError) as refused:
+        exec(compile(cell, name, "exec"), {})
+    return "\n".join(refused.value._render_traceback_())
+
+
+def test_a_notebook_shows_a_refusal_and_the_line_that_met_it():
+    cell = "from ster.layers import parse_layers\n\nlayers = parse_layers('3..1', 4)\n"
+    assert shown_in_a_notebook(cell) == (
+        'LayerError: layer range "3..1" must have start < end\n\n'
+        "at line 3: layers = parse_layers('3..1', 4)"
+    )
+
+
+def test_a_notebook_shows_causes_and_no_frame_of_a_library(tmp_path):
+    cell = f"import ster\nster.PairSet.load('{tmp_path}/none.json')\n"
+    shown = shown_in_a_notebook(cell)
+    assert f"DocumentError: failed to read pair set {tmp_path}/none.json" in shown
+    assert "Caused by:\n    No such file or directory (os error 2)" in shown
+    assert "pairs.py" not in shown
+    assert shown.endswith(f"at line 2: ster.PairSet.load('{tmp_path}/none.json')")
+
+
+def test_all_frames_are_shown_to_those_who_ask(monkeypatch):
+    monkeypatch.setenv("STER_TRACEBACK", "1")
+    cell = "from ster.layers import parse_layers\nparse_layers('x', 4)\n"
+    assert "layers.py" in shown_in_a_notebook(cell)

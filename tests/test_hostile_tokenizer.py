@@ -50,7 +50,10 @@ def tokenizer(folder: Path, **changes: object) -> TokenizerProcess:
 
 
 def encode(process: TokenizerProcess, *texts: str) -> list[list[int]]:
-    return [ids.tolist() for ids in process.encode(texts, add_special_tokens=False)]
+    return [
+        ids.tolist()
+        for ids in process.locate(texts, add_special_tokens=False).token_ids
+    ]
 
 
 def child(process: TokenizerProcess):
@@ -137,7 +140,7 @@ def test_a_refused_text_of_many_is_named(tmp_path):
     model = {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None}
     process = tokenizer(tmp_path, model=model, added_tokens=[], post_processor=None)
     with pytest.raises(PromptError, match="`unk_id` is missing") as refused:
-        process.encode(["a", "a", "b"], add_special_tokens=False, first=11)
+        process.locate(["a", "a", "b"], add_special_tokens=False, first=11)
     assert refused.value.prompt == 13
 
 

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
-from ster.runs.plan import (
-    ENOUGH_TOKENS,
-    WAVE_TOKENS,
-    Budget,
-    Plan,
-    Work,
-    plan_run,
-)
+from ster.runs.plan import ENOUGH_TOKENS, WAVE_TOKENS, Plan, plan_run
+from ster.runs.work import Budget, Work
 from ster.stream.packing import pack_prompts
 from ster.text import allowed_megabytes, megabytes
 
@@ -52,8 +46,9 @@ def plan(
     footprint: Footprint = FOOTPRINT,
     **work: Any,
 ) -> Plan:
-    words: dict[str, Any] = {"num_blocks": 3, "rows_per_prompt": 1}
-    words["kinds"] = [0] * len(prompts)
+    words: dict[str, Any] = {"num_blocks": 3, "kinds": [0] * len(prompts)}
+    rows = work.pop("rows_per_prompt", 1)
+    words |= {"rows": [rows] * len(prompts) if rows else [], "rows_per_token": rows}
     return plan_run(
         Work(token_ids=prompts, **(words | work)),
         Budget(

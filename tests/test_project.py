@@ -25,12 +25,15 @@ MAX_CODE_LINES = 40
 HEAVY = (
     "huggingface_hub",
     "jinja2",
+    "matplotlib",
     "mlx",
     "numpy",
     "orjson",
+    "pandas",
     "rich",
     "tokenizers",
     "transformers",
+    "xarray",
 )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.template.chat import DROPS_RESPONSE, TemplateRefusal
-from ster.checkpoint.tokenizer import Encoder, load_encoder
+from ster.checkpoint.tokenizer import load_encoder
 from ster.errors import PromptError, TemplateError
 from tests.checkpoints import word_tokenizer
 from tests.light import Folder, Notes

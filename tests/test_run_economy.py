@@ -134,5 +134,6 @@ def test_many_answers_share_one_encoding_one_opening_one_look_at_stop_tokens(
 def test_many_texts_are_encoded_together(runtime, did, run):
     texts = [text(random_ids(5, seed=seed)) for seed in range(40)]
     getattr(runtime, run)(texts)
-    assert did["exchanges"] <= 4
+    # Loading, encoding, and what the tokens that were read are called.
+    assert did["exchanges"] <= 5
     assert did["weights opened"] == 1

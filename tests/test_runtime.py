@@ -445,10 +445,10 @@ def test_a_document_grows_wave_by_wave_beside_its_place(
     output, sizes = tmp_path / "out.json", []
     read_rows = ster.runs.reading.read_rows
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments: Any, **named: Any) -> Any:
         sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))
         assert not output.exists()
-        return read_rows(*arguments)
+        return read_rows(*arguments, **named)
 
     monkeypatch.setattr("ster.runs.reading.read_rows", watched)
     monkeypatch.setattr("ster.runs.plan.WAVE_TOKENS", 10)

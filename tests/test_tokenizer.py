@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.template.chat import READS_CLOCK
-from ster.checkpoint.tokenizer import NOTES, Encoder, load_encoder
+from ster.checkpoint.tokenizer import NOTES, load_encoder
 from ster.checkpoint.tokens import texts as texts_module
 from ster.checkpoint.tokens.generated import GeneratedText
 from ster.checkpoint.tokens.process import TokenizerProcess

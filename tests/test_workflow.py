@@ -119,7 +119,8 @@ def test_a_vector_says_where_it_comes_from(cpu, toy):
     assert vector.model == str(toy)
     assert (vector.precision, vector.chat_template) == ("f32", "absent")
     assert (vector.trait_name, vector.method) == ("calm", "logistic")
-    assert vector.metadata == {"pair_count": "4"}
+    assert vector.metadata.keys() == {"pair_count", "residual_norms"}
+    assert vector.metadata["pair_count"] == "4"
 
 
 def test_a_written_artifact_is_the_vector(cpu, tmp_path):
@@ -281,17 +282,6 @@ def test_of_equal_strengths_the_earlier_is_selected(cpu):
     choice = cpu.evaluate(PAIRS, vector, trial("3,3")).strength
     assert choice is not None
     assert [each.selected for each in choice.candidates] == [True, False]
-
-
-def test_a_strength_in_n_is_a_multiple_of_the_mean_residual_norm(cpu):
-    vector = cpu.train(PAIRS, layers=[1, 2])
-    evaluation = cpu.evaluate(PAIRS, vector, trial("-0.5n,2"))
-    choice = evaluation.strength
-    assert choice is not None
-    norm = np.mean([each.residual_norm for each in evaluation.layers])
-    assert choice.residual_norm == pytest.approx(norm)
-    assert choice.candidates[0].strength == pytest.approx(-0.5 * norm)
-    assert choice.candidates[1].strength == 2
 
 
 def test_pairs_that_are_too_long_are_skipped_and_named(toy):

@@ -1,4 +1,4 @@
-"""From prompts to token ids: the checkpoint's tokenizer, with its template or without.
+"""Loading what encodes prompts: the checkpoint's tokenizer and its template.
 
 Both come from strangers, so each runs in a confined process of its own.
 """
@@ -6,40 +6,23 @@ Both come from strangers, so each runs in a confined process of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from ster.checkpoint.confined.process import start_ahead as start_process_ahead
+from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.template.arguments import check_template_args
-from ster.checkpoint.template.chat import ChatTemplate, Conversation, TemplateRefusal
+from ster.checkpoint.template.chat import ChatTemplate
 from ster.checkpoint.template.process import PROGRAM as TEMPLATE
 from ster.checkpoint.tokenizer_config import (
     LightFiles,
     TokenizerConfig,
     read_tokenizer_config,
 )
-from ster.checkpoint.tokens.bounds import TokenIds
-from ster.checkpoint.tokens.generated import GeneratedText
 from ster.checkpoint.tokens.process import PROGRAM as TOKENIZER
 from ster.checkpoint.tokens.process import TokenizerProcess
-from ster.checkpoint.tokens.responses import (
-    AFTER_EMPTY,
-    AFTER_PROMPT,
-    ALONE,
-    EncodedResponses,
-    find_starts,
-    join,
-    match_prompts,
-)
-from ster.checkpoint.tokens.texts import refuse_what_is_no_text, split_texts
-from ster.errors import (
-    PromptError,
-    SterError,
-    TemplateError,
-    TokenizerError,
-    UsageError,
-)
+from ster.errors import SterError, TokenizerError, UsageError
 from ster.reporting import Reporter
 from ster.text import quoted
 
@@ -53,7 +36,6 @@ NOTES = {
     ),
     "off": "chat template off, so prompts and completions are encoded as raw text",
 }
-_WAY_OUT = "--chat-template off encodes raw text"
 
 
 class TokenizerFiles(LightFiles, Protocol):
@@ -61,166 +43,6 @@ class TokenizerFiles(LightFiles, Protocol):
 
     def require_tokenizer(self) -> Path:
         """Return the path of tokenizer.json, or refuse the checkpoint."""
-
-
-class Encoder:
-    """Turns prompts into the token ids that the model is to read.
-
-    Args:
-        tokenizer: Of the checkpoint.
-        template: Wraps a prompt as a user's message; None encodes it as it is.
-        label: What documents say of the template: ``applied``, ``absent`` or ``off``.
-    """
-
-    def __init__(
-        self, tokenizer: TokenizerProcess, template: ChatTemplate | None, label: str
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._template = template
-        self.chat_template = label
-
-    def encode(
-        self, texts: Sequence[str], prompts: Sequence[str | None] | None = None
-    ) -> list[TokenIds]:
-        """Encode each text, under a template as the one message of a user.
-
-        A text with a prompt is the assistant's answer to it.
-
-        Args:
-            texts: The texts.
-            prompts: What each of them answers, if anything.
-
-        Raises:
-            PromptError: A text cannot be tokenized or gives no tokens.
-            TemplateError: The template refuses a text, or drops it.
-        """
-        return self._encode("user", texts, match_prompts(texts, prompts))
-
-    def encode_conversations(
-        self, conversations: Sequence[Conversation]
-    ) -> list[TokenIds]:
-        """Encode conversations that the model is to answer.
-
-        Without a template this is the text of the last turn alone.
-
-        Raises:
-            PromptError: One cannot be tokenized or gives no tokens.
-            TemplateError: The template refuses one, or drops its last turn.
-        """
-        for turns in conversations:
-            refuse_what_is_no_text([turn["content"] for turn in turns])
-        if self._template is None:
-            texts = [turns[-1]["content"] for turns in conversations]
-            return self._tokenize(split_texts(texts), add_special_tokens=True)
-        return self._render(self._template, conversations)
-
-    def encode_responses(
-        self, texts: Sequence[str], prompts: Sequence[str | None] | None = None
-    ) -> EncodedResponses:
-        """Encode whole responses: after their prompt, or as an assistant's turn alone.
-
-        Where the template refuses to render one of them alone, each that has no prompt
-        follows an empty turn of a user.
-
-        Args:
-            texts: The responses.
-            prompts: What each of them answers, where that is known.
-
-        Raises:
-            PromptError: One cannot be tokenized or gives no tokens.
-            TemplateError: The template refuses it in every form, or drops it.
-        """
-        known = match_prompts(texts, prompts)
-        without = ALONE
-        try:
-            token_ids = self._encode("assistant", texts, known)
-        except TemplateRefusal as refusal:
-            if None not in known:
-                raise _out_of_forms(refusal, _WAY_OUT) from refusal
-            token_ids, without = self._encode_after(texts, known, refusal), AFTER_EMPTY
-        forms = (without if prompt is None else AFTER_PROMPT for prompt in known)
-        return EncodedResponses(
-            token_ids=token_ids,
-            forms=tuple(forms),
-            starts=self._find_starts(token_ids, known),
-        )
-
-    def encode_response(self, text: str) -> list[int]:
-        """Encode one whole response, as ``encode_responses`` does."""
-        return self.encode_responses([text]).token_ids[0].tolist()
-
-    def open_text(self) -> GeneratedText:
-        """Start a text that is to grow by generated tokens."""
-        return GeneratedText(self._tokenizer)
-
-    def _encode(
-        self, role: str, texts: Sequence[str], prompts: Sequence[str | None]
-    ) -> list[TokenIds]:
-        """Encode texts, those with a prompt as answers to it, the others as a role's.
-
-        Without a template an answer follows its prompt as one text.
-        """
-        both = list(zip(prompts, texts, strict=True))
-        if self._template is None:
-            joined = [join(asked, text) for asked, text in both]
-            return self._tokenize(split_texts(joined), add_special_tokens=True)
-        chats: list[Conversation] = [
-            (_turn(role, text),)
-            if asked is None
-            else (_turn("user", asked), _turn("assistant", text))
-            for asked, text in both
-        ]
-        return self._render(self._template, chats)
-
-    def _encode_after(
-        self,
-        texts: Sequence[str],
-        prompts: Sequence[str | None],
-        alone: TemplateRefusal,
-    ) -> list[TokenIds]:
-        """Encode responses after their prompts, or after a turn that is empty."""
-        try:
-            return self._encode("assistant", texts, [asked or "" for asked in prompts])
-        except TemplateRefusal as refusal:
-            if prompts[(refusal.prompt or 1) - 1] is not None:
-                raise _out_of_forms(refusal, _WAY_OUT) from refusal
-            raise _out_of_forms(
-                refusal,
-                f"an assistant's turn alone is refused too: {alone.sentence}",
-                f"a pair's prompt goes before its answers; {_WAY_OUT}",
-            ) from refusal
-
-    def _find_starts(
-        self, token_ids: Sequence[TokenIds], prompts: Sequence[str | None]
-    ) -> tuple[int, ...]:
-        """Find the first token of each answer: there it parts from its prompt alone."""
-        asked = list(dict.fromkeys(each for each in prompts if each is not None))
-        before = dict(zip(asked, self.encode(asked), strict=True))
-        return find_starts(
-            token_ids, [None if each is None else before[each] for each in prompts]
-        )
-
-    def _render(
-        self, template: ChatTemplate, chats: Sequence[Conversation]
-    ) -> list[TokenIds]:
-        """Render and tokenize batch by batch, so that texts are dropped soon."""
-        # The template writes the special tokens itself.
-        return self._tokenize(template.render_whole(chats), add_special_tokens=False)
-
-    def _tokenize(
-        self, batches: Iterable[Sequence[str]], *, add_special_tokens: bool
-    ) -> list[TokenIds]:
-        token_ids: list[TokenIds] = []
-        for batch in batches:
-            token_ids += self._tokenizer.encode(
-                batch,
-                add_special_tokens=add_special_tokens,
-                first=len(token_ids) + 1,
-            )
-        for number, ids in enumerate(token_ids, start=1):
-            if len(ids) == 0:
-                raise PromptError("tokenizer produced no tokens", prompt=number)
-        return token_ids
 
 
 def load_encoder(
@@ -277,7 +99,8 @@ def load_encoder(
             found=", ".join(args),
         )
     reporter.note(NOTES[label])
-    return Encoder(tokenizer, template, label)
+    bos_token = config.special_tokens().get("bos_token")
+    return Encoder(tokenizer, template, label, bos_token)
 
 
 def start_ahead(model: str, chat_template: str) -> None:
@@ -319,14 +142,3 @@ def _read_config(
         reporter.warn(f"{error}; so the special tokens that it declares are unknown")
         return TokenizerConfig()
     return config
-
-
-def _turn(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
-
-
-def _out_of_forms(refusal: TemplateRefusal, *causes: str) -> TemplateError:
-    """Make the last refusal of a response, which no other form follows."""
-    return TemplateError(
-        refusal.sentence, *refusal.causes, *causes, prompt=refusal.prompt
-    )

@@ -19,7 +19,6 @@ from ster.cli.signals import ignore_signals, stop_on_signals
 from ster.cli.streams import open_missing_streams, say, write_stdout
 from ster.errors import SterError
 from ster.interrupts import Stopped, raise_if_stopped
-from ster.text import one_line
 
 
 def main() -> NoReturn:
@@ -66,13 +65,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def error_text(error: SterError) -> str:
     """Lay out a sentence and its causes, several of them numbered."""
-    lines = [f"Error: {one_line(error.sentence)}"]
-    if error.causes:
-        lines += ["", "Caused by:"]
-    for number, cause in enumerate(error.causes):
-        label = f"{number:>5}: " if len(error.causes) > 1 else "    "
-        lines.append(label + cause.replace("\n", "\n" + " " * len(label)))
-    return "\n".join(lines) + "\n"
+    return "\n".join(error.lay_out("Error")) + "\n"
 
 
 def unexpected(error: Exception) -> str:

@@ -19,18 +19,18 @@ from ster.cli.generate import (
     System,
     Temperature,
     TopP,
-    Vector,
-    load_vectors,
+    Vectors,
     read_system,
 )
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.signals import REPEAT_SECONDS
+from ster.cli.steering import check_norms_once, load_vectors, parse_one_strength
 from ster.cli.streams import say
 from ster.errors import PromptError
 from ster.text import printable
 
 if TYPE_CHECKING:
-    from ster.cli.conversation import Conversation
+    from ster.cli.conversation import Conversation, Weighted
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
     from ster.vectors.steering import SteeringVector
@@ -41,8 +41,8 @@ PROMPT = "> "
 @with_model_flags
 def chat(
     *,
-    vector_path: Vector = None,
-    strength: StrengthOption = 1.0,
+    vector_words: Vectors = None,
+    strength: StrengthOption = "1.0",
     system_path: System = None,
     max_new_tokens: MaxNewTokens = 512,
     temperature: Temperature = 0.0,
@@ -61,32 +61,28 @@ def chat(
     how = Answering.of(
         max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
+    words, times = vector_words or [], parse_one_strength(strength)
+    check_norms_once(words, [times])
     flags.check_device()
-    system, vectors = read_system(system_path), load_vectors(vector_path)
-    return talk(flags, system, vectors, strength, how)
+
+    from ster.cli.conversation import Conversation
+
+    state = Conversation(
+        system=read_system(system_path), vectors=load_vectors(words), strength=times
+    )
+    return talk(flags, state, how)
 
 
-def talk(
-    flags: ModelFlags,
-    system: str | None,
-    vectors: list[SteeringVector],
-    strength: float,
-    how: Answering,
-) -> Iterator[str]:
+def talk(flags: ModelFlags, state: Conversation, how: Answering) -> Iterator[str]:
     """Load the model, take lines from stdin, and yield the text of answers."""
-    from ster.cli.conversation import Conversation, Loop
-    from ster.runs.turns import needs_template
+    from ster.checkpoint.tokens.texts import refuse_several_turns
+    from ster.cli.conversation import Loop
 
     with flags.open(counts=False, once=True) as runtime:
         if runtime.chat_template != "applied":
-            raise needs_template(runtime.chat_template)
-        for vector in vectors:
+            refuse_several_turns([("a turn", "and another")], runtime.chat_template)
+        for vector, _ in state.vectors:
             check_steering(runtime, vector)
-        state = Conversation(
-            system=system,
-            vector=vectors[0] if vectors else None,
-            strength=strength,
-        )
         with Interrupts() as interrupts:
             loop = Loop(
                 state=state,
@@ -140,11 +136,11 @@ class Loader:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def __call__(self, path: str) -> SteeringVector:
-        """Read one."""
-        (vector,) = load_vectors(os.path.expanduser(path))
+    def __call__(self, word: str) -> Weighted:
+        """Read one, and the strength after its last colon."""
+        ((vector, strength),) = load_vectors([os.path.expanduser(word)])
         check_steering(self._runtime, vector)
-        return vector
+        return vector, strength
 
 
 def check_steering(runtime: Runtime, vector: SteeringVector) -> None:

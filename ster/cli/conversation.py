@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ster.errors import SterError, UsageError
-from ster.text import counted, decimal, one_line, quoted, trim
+from ster.text import counted, one_line, quoted, trim
 from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import Strength
+
+Weighted = tuple[SteeringVector, Strength]
+ONCE = Strength(value=1.0)
 
 HELP = """\
-/strength S   steer the next answers at S; 0 is not at all
-/vector FILE  steer with this artifact from now on
+/strength S   steer the next answers at S, such as 4 or 0.05n; 0 is not at all
+/vector FILE  steer with this artifact from now on; FILE:4 at four times its length
 /system TEXT  what the system says before all else; nothing takes it away
 /again        answer the last turn anew
 /reset        forget all turns; vector, strength and system stay
@@ -44,20 +48,21 @@ class Conversation:
 
     Args:
         system: What the system says before all turns, if anything.
-        vector: What steers, if anything.
-        strength: How much of it.
+        vectors: What steers, each with a strength of its own.
+        strength: How much of their sum.
     """
 
     system: str | None = None
-    vector: SteeringVector | None = None
-    strength: float = 1.0
+    vectors: Sequence[Weighted] = ()
+    strength: Strength = ONCE
     turns: list[dict[str, str]] = field(default_factory=list, init=False)
 
     @property
-    def steer(self) -> Sequence[SteeringVector]:
+    def steer(self) -> list[Weighted]:
         """What is added to the stream of the next answer."""
-        is_on = self.vector is not None and self.strength != 0
-        return [self.vector * self.strength] if is_on and self.vector else []
+        if self.strength.value == 0:
+            return []
+        return [(vector, own * self.strength) for vector, own in self.vectors]
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -81,7 +86,7 @@ class Loop:
 
     state: Conversation
     answer: Callable[[Conversation], Iterator[str]]
-    load: Callable[[str], SteeringVector]
+    load: Callable[[str], Weighted]
     tell: Callable[[str], None]
     refuse: Callable[[SterError], None]
 
@@ -132,11 +137,9 @@ class Loop:
         """Do what a command says; tell whether the last turn is to be answered."""
         state = self.state
         if name == "strength":
-            state.strength = _read_strength(rest) if rest else state.strength
-            self.tell(self._steering())
+            self._steer(state.vectors, _read_strength(rest) if rest else state.strength)
         elif name == "vector":
-            state.vector = self.load(rest) if rest else state.vector
-            self.tell(self._steering())
+            self._steer([self.load(rest)] if rest else state.vectors, state.strength)
         elif name == "system":
             state.system = rest or None
             self.tell("the system's turn is set" if rest else "no system's turn")
@@ -160,23 +163,22 @@ class Loop:
             self.state.turns.pop()
         return True
 
-    def _steering(self) -> str:
-        """Say what the next answer is steered with."""
-        vector, strength = self.state.vector, decimal(self.state.strength)
-        if vector is None:
-            return f"strength {strength}, but there is no vector: /vector FILE"
-        name = one_line(vector.trait_name)
-        layers = counted(len(vector.layers), "layer")
-        return f"{name} ({vector.method}, {layers}) at strength {strength}"
+    def _steer(self, vectors: Sequence[Weighted], strength: Strength) -> None:
+        """Steer the next answers so, and say it; refused where norms count twice."""
+        names = [
+            f"{one_line(vector.trait_name)} ({one_line(vector.method)}, "
+            f"{counted(len(vector.layers), 'layer')}) at strength {own * strength}"
+            for vector, own in vectors
+        ]
+        self.state.vectors, self.state.strength = vectors, strength
+        absent = f"strength {strength}, but there is no vector: /vector FILE"
+        self.tell(", ".join(names) if names else absent)
 
 
-def _read_strength(word: str) -> float:
-    from ster.vectors.strengths import take_multipliers
+def _read_strength(word: str) -> Strength:
+    from ster.cli.steering import parse_one_strength
 
-    taken = take_multipliers(word, "/strength")
-    if len(taken) != 1 or abs(taken[0]) == float("inf") or taken[0] != taken[0]:
-        raise UsageError(f"/strength takes one number, not {quoted(word)}", found=word)
-    return taken[0]
+    return parse_one_strength(word)
 
 
 def _unknown(name: str) -> UsageError:

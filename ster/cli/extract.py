@@ -7,15 +7,22 @@ from typing import Annotated
 import typer
 
 from ster.cli.answer import render_beside
+from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output, take_prompts
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Layers, Text
+from ster.errors import UsageError
 
 Input = Annotated[
-    str,
+    str | None,
+    typer.Option("--input", metavar="<FILE>", help=f"The prompts: {FORMATS}."),
+]
+Prompt = Annotated[
+    list[str] | None,
     typer.Option(
-        "--input",
-        metavar="<FILE>",
-        help='The prompts: a JSON document {"prompts": ["...", ...]}.',
+        "--prompt",
+        metavar="<TEXT>",
+        callback=take_prompts,
+        help="A prompt, instead of --input; may be given several times.",
     ),
 ]
 Output = Annotated[
@@ -23,8 +30,9 @@ Output = Annotated[
     typer.Option(
         "--output",
         metavar="<FILE>",
-        help="Where the activations go; an old file is replaced only when the new one "
-        "is whole.",
+        callback=take_output,
+        help="Where the activations go, - for standard output; an old file is replaced "
+        "only when the new one is whole.",
     ),
 ]
 
@@ -32,7 +40,8 @@ Output = Annotated[
 @with_model_flags
 def extract(
     *,
-    input_path: Input,
+    input_path: Input = None,
+    prompt: Prompt = None,
     output_path: Output,
     flags: ModelFlags,
     layers: Layers = "all",
@@ -43,12 +52,11 @@ def extract(
     It is read after each chosen block, 0 being the first, and never after the final
     norm. Prints the path of the document.
     """
-    # Late, so that `ster --help` does not wait for the array libraries.
-    from ster.documents.prompts import read_prompt_set
-
+    if (input_path is None) == (not prompt):
+        raise UsageError("give either --input or --prompt")
     flags.check_device()
-    check_output(output_path, [input_path])
-    prompts = read_prompt_set(input_path)
+    check_output(output_path, input_file(input_path))
+    prompts = read_prompts(input_path, prompt)
     with flags.open(layers, output_path) as runtime:
         runtime.write_activations(prompts, output_path, layers=layers)
     return render_beside(output_path, output_path, text=text)

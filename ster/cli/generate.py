@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,35 +11,47 @@ import typer
 
 from ster.cli import tables
 from ster.cli.answer import render_beside
+from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
 from ster.cli.progress import Seldom
+from ster.cli.steering import (
+    check_norms_once,
+    load_vectors,
+    parse_one_strength,
+    parse_several_strengths,
+    split_vector,
+)
 from ster.cli.streams import say
 from ster.errors import UsageError
 from ster.text import counted, decimal, one_line, printable
-from ster.vectors.strengths import take_multipliers
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
+    from ster.documents.prompt_sets.value import PromptSet
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
     from ster.vectors.steering import SteeringVector
+    from ster.vectors.strengths import Strength
 
 
-def _check_strength(value: float) -> float:
-    """Refuse a strength that is no number."""
-    if not math.isfinite(value):
-        raise UsageError(
-            f"strength must be finite, not {value}", field="--strength", found=value
-        )
-    return value
+def _check_vectors(words: list[str] | None) -> list[str]:
+    """Refuse what no strength is."""
+    for word in words or []:
+        split_vector(word)
+    return words or []
+
+
+def _check_strength(word: str) -> str:
+    """Refuse what is no strength."""
+    parse_one_strength(word)
+    return word
 
 
 def _check_strengths(words: str | None) -> str | None:
-    """Refuse what is no list of numbers that a vector can be multiplied by."""
+    """Refuse what is no list of strengths."""
     if words is not None:
-        for strength in take_multipliers(words, "--strengths"):
-            _check_strength(strength)
+        parse_several_strengths(words)
     return words
 
 
@@ -63,8 +74,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="<FILE>",
-        help='A JSON document {"prompts": ["...", ...]} to answer instead, into '
-        "--output.",
+        help=f"Prompts to answer instead, into --output: {FORMATS}.",
     ),
 ]
 Output = Annotated[
@@ -72,24 +82,30 @@ Output = Annotated[
     typer.Option(
         "--output",
         metavar="<FILE>",
-        help="Where the answers to --prompts go, as JSON. A run that ends early keeps "
-        "the answers so far in <FILE>.partial.",
+        callback=take_output,
+        help="Where the answers to --prompts go, as JSON, - for standard output. A run "
+        "that ends early keeps the answers so far in <FILE>.partial.",
     ),
 ]
-Vector = Annotated[
-    str | None,
+Vectors = Annotated[
+    list[str] | None,
     typer.Option(
-        "--vector", metavar="<FILE>", help="A steering artifact to steer with."
+        "--vector",
+        metavar="<FILE[:S]>",
+        callback=_check_vectors,
+        help="A steering artifact to steer with, and how much of it: calm.json:4, "
+        "calm.json:0.05n; 1 unless given. May be given several times: their sum.",
     ),
 ]
 StrengthOption = Annotated[
-    float,
+    str,
     typer.Option(
         "--strength",
         metavar="<S>",
         callback=_check_strength,
-        help="How much of the vector is added: a length in the residual stream, for a "
-        "vector as it was fitted; negative points the other way.",
+        help="How much of the vectors is added: a length in the residual stream, for "
+        "a vector as it was fitted, or 0.05n, so many times each layer's own mean "
+        "residual norm; negative points the other way.",
     ),
 ]
 StrengthsOption = Annotated[
@@ -98,8 +114,8 @@ StrengthsOption = Annotated[
         "--strengths",
         metavar="<S,S,...>",
         callback=_check_strengths,
-        help="Answer at each of these strengths, all at once: a table, or with "
-        "--prompts a document.",
+        help="Answer at each of these strengths, such as -0.1n,0,0.1n, all at once: a "
+        "table, or with --prompts a document.",
     ),
 ]
 System = Annotated[
@@ -145,8 +161,8 @@ def generate(
     prompt: Prompt = None,
     prompts_path: Prompts = None,
     output_path: Output = None,
-    vector_path: Vector = None,
-    strength: StrengthOption = 1.0,
+    vector_words: Vectors = None,
+    strength: StrengthOption = "1.0",
     strengths: StrengthsOption = None,
     system_path: System = None,
     max_new_tokens: MaxNewTokens = 128,
@@ -167,19 +183,22 @@ def generate(
         max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
     check_question(prompt, prompts_path, output_path)
-    check_given(context, strengths, vector_path)
+    vectors = vector_words or []
+    check_given(context, strengths, vectors)
+    times = parse_several_strengths(strength if strengths is None else strengths)
+    check_norms_once(vectors, times)
     flags.check_device()
-    inputs = [path for path in (prompts_path, vector_path, system_path) if path]
+    inputs = [system_path] if system_path else []
+    inputs += [path for path, _ in map(split_vector, vectors)]
     if output_path is not None:
-        check_output(output_path, inputs)
-    prompts = read_prompts(prompt, prompts_path)
+        check_output(output_path, input_file(prompts_path) + inputs)
+    prompts = read_prompts(prompts_path, [prompt or ""])
     how = replace(how, system=read_system(system_path))
+    prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
     asked = Asked(
         prompts=prompts,
-        steer=load_vectors(vector_path),
-        strengths=[strength]
-        if strengths is None
-        else take_multipliers(strengths, "--strengths"),
+        steer=load_vectors(vectors),
+        strengths=times,
         how=how,
     )
     return answer(flags, asked, output_path, is_table=strengths is not None, text=text)
@@ -191,14 +210,14 @@ class Asked:
 
     Args:
         prompts: Each is answered at every strength.
-        steer: What is added to the stream.
-        strengths: What that is multiplied by.
+        steer: What is added to the stream: vectors, each with its strength.
+        strengths: What their sum is multiplied by.
         how: How prompts are answered.
     """
 
-    prompts: Sequence[str]
-    steer: Sequence[SteeringVector]
-    strengths: Sequence[float]
+    prompts: PromptSet
+    steer: Sequence[tuple[SteeringVector, Strength]]
+    strengths: Sequence[Strength]
     how: Answering
 
     def answers(self, runtime: Runtime) -> Iterator[Answer]:
@@ -232,8 +251,11 @@ def answer(
         yield render_beside(output_path, output_path, text=text)
         return
     with flags.open() as runtime:
-        steer = [vector * asked.strengths[0] for vector in asked.steer]
-        pieces = runtime.stream(asked.prompts[0], steer=steer, answering=asked.how)
+        (strength,) = asked.strengths
+        steer = [(vector, own * strength) for vector, own in asked.steer]
+        pieces = runtime.stream(
+            asked.prompts.prompts[0], steer=steer, answering=asked.how
+        )
         # A pipe gets the text as it is. On a terminal what would control it is escaped,
         # and a newline gives the shell's prompt a line of its own.
         if not sys.stdout.isatty():
@@ -243,27 +265,11 @@ def answer(
         yield "\n"
 
 
-def read_prompts(prompt: str | None, prompts_path: str | None) -> list[str]:
-    """Read what is to be answered."""
-    from ster.documents.prompts import check_prompts, read_prompt_set
-
-    if prompts_path is None:
-        return check_prompts([prompt or ""])
-    return read_prompt_set(prompts_path)
-
-
 def read_system(path: str | None) -> str | None:
     """Read the system's turn, if there is one."""
     from ster.documents.system import read_system_turn
 
     return None if path is None else read_system_turn(path)
-
-
-def load_vectors(path: str | None) -> list[SteeringVector]:
-    """Read a steering artifact, if there is one."""
-    from ster.vectors.steering import SteeringVector
-
-    return [] if path is None else [SteeringVector.load(path)]
 
 
 def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str]:
@@ -277,7 +283,8 @@ def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str
     yield "| strength | answer |\n|---|---|\n"
     for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
-        yield f"| {decimal(each.strength or 0.0)} | {printable(line)} |\n"
+        strength = each.strength_word or decimal(each.strength or 0.0)
+        yield f"| {strength} | {printable(line)} |\n"
 
 
 def check_question(
@@ -291,7 +298,7 @@ def check_question(
 
 
 def check_given(
-    context: typer.Context, strengths: str | None, vector_path: str | None
+    context: typer.Context, strengths: str | None, vectors: Sequence[str]
 ) -> None:
     """Refuse strengths in two ways, or of nothing."""
     source = context.get_parameter_source("strength")
@@ -299,7 +306,7 @@ def check_given(
     given += ["--strengths"] * (strengths is not None)
     if len(given) > 1:
         raise UsageError("give either --strength or --strengths, not both")
-    if given and vector_path is None:
+    if given and not vectors:
         raise UsageError(f"{given[0]} needs --vector", field=given[0])
 
 

@@ -221,7 +221,10 @@ def strengths(found: StrengthChoice) -> Iterator[RenderableType]:
     yield Columns(
         columns=[
             Column(name="", cells=["*" if each.selected else " " for each in rows]),
-            Column(name="strength", cells=[_number(each.strength) for each in rows]),
+            Column(
+                name="strength",
+                cells=[each.strength_word or _number(each.strength) for each in rows],
+            ),
             Column(name="ordered", cells=[_share(each.ordered) for each in rows]),
             Column(name="mean shift", cells=[f"{e.mean_shift:+.4f}" for e in rows]),
         ],
@@ -231,7 +234,8 @@ def strengths(found: StrengthChoice) -> Iterator[RenderableType]:
     long = f", {skipped} too long" if skipped else ""
     yield f"* chosen; {counted(found.num_scored, 'pair')} scored{long}"
     yield "ordered: share of pairs whose positive side rose more; mean shift in nats"
-    yield f"0.1n is {_number(found.residual_norm / 10)}, a tenth of the stream's length"
+    tenth = _number(found.residual_norm / 10)
+    yield f"0.1n is {tenth} on average over the layers, a tenth of the stream's length"
 
 
 def answers(found: Iterable[Answer]) -> Iterator[RenderableType]:
@@ -240,7 +244,7 @@ def answers(found: Iterable[Answer]) -> Iterator[RenderableType]:
     texts = [printable(" ".join(each.text.split())) for each in rows]
     yield Columns(
         columns=[
-            Column(name="strength", cells=[decimal(e.strength or 0.0) for e in rows]),
+            Column(name="strength", cells=[_spelled(each) for each in rows]),
             Column(name="answer", cells=texts, is_text=True),
         ]
     )
@@ -325,6 +329,10 @@ def _lengths(vector: SteeringVector) -> list[str]:
     import numpy as np
 
     return [_number(float(n)) for n in np.linalg.norm(vector.array, axis=1)]
+
+
+def _spelled(answer: Answer) -> str:
+    return answer.strength_word or decimal(answer.strength or 0.0)
 
 
 def _share(value: float) -> str:

@@ -12,7 +12,9 @@ from ster.cli import tables
 from ster.cli.answer import show, show_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Command, Group, Layers, Text
-from ster.errors import DocumentError
+from ster.cli.steering import split_vector
+from ster.errors import DocumentError, UsageError
+from ster.text import one_line
 from ster.vectors.methods import parse_method
 from ster.vectors.strengths import StrengthTrial, parse_strengths
 
@@ -24,6 +26,22 @@ def _check_strength_words(text: str | None) -> str | None:
     if text is not None:
         parse_strengths(text)
     return text
+
+
+def _check_vector(word: str) -> str:
+    """Refuse a vector with a strength of its own."""
+    try:
+        path, strength = split_vector(word)
+    except UsageError:  # then it is a path that is not there
+        return word
+    if strength is not None:
+        raise UsageError(
+            f"`evaluate` takes one vector as it is, without :{strength}",
+            f"--vector {one_line(path)} --strengths {strength} measures it so",
+            field="--vector",
+            found=word,
+        )
+    return word
 
 
 Pairs = Annotated[
@@ -47,7 +65,12 @@ Output = Annotated[
 ]
 Vector = Annotated[
     str,
-    typer.Option("--vector", metavar="<FILE>", help="The steering artifact."),
+    typer.Option(
+        "--vector",
+        metavar="<FILE>",
+        callback=_check_vector,
+        help="The steering artifact.",
+    ),
 ]
 Method = Annotated[
     str,
@@ -75,8 +98,8 @@ Strengths = Annotated[
         metavar="<S,S,...>",
         callback=_check_strength_words,
         help="Measure what steering at these strengths does to the sides' "
-        "log-probabilities, such as -4,-2,2,4. 0.5n is half the mean length of the "
-        "residual stream, averaged over the vector's layers; the report says it.",
+        "log-probabilities, such as -4,-2,2,4. 0.05n is 0.05 times each layer's own "
+        "mean residual norm; the report says it.",
     ),
 ]
 BatchSize = Annotated[

@@ -40,11 +40,16 @@ class WholeModel(ABC):
     def read_rows(
         self,
         prompts: Sequence[Tokens],
+        positions: Sequence[Sequence[int]],
         layers: Sequence[int],
         deltas: Deltas,
         on_block: Callable[[int], None],
     ) -> F32:
-        """Read the last token's residual after chosen layers; see ``runs.reading``."""
+        """Read some tokens of each prompt after chosen layers; see ``runs.reading``.
+
+        Returns:
+            (num_positions, num_layers, hidden_size), prompt by prompt.
+        """
 
     @abstractmethod
     def score_responses(

@@ -23,11 +23,14 @@ class Answer:
 
     Args:
         prompt: The prompt, verbatim.
-        strength: What the vector was multiplied by; None where nothing was steered.
+        strength: What the vector was multiplied by; None where nothing was steered, or
+            by no single number.
         text: What was written, without special tokens.
         token_ids: Its tokens, without the stop token.
         ended: Why it ended: ``"stop"``, at a stop token; ``"length"``, after
             ``max_new_tokens``; ``"context"``, where the trained length is full.
+        strength_word: A strength in residual norms as it is spelled, such as
+            ``"0.05n"``; None for any other.
 
     Example:
         >>> from ster import load, write_toy_checkpoint
@@ -42,6 +45,20 @@ class Answer:
     text: str
     token_ids: tuple[int, ...]
     ended: str
+    strength_word: str | None = None
+
+    @property
+    def document(self) -> dict[str, object]:
+        """What the document says of it; the word where there is one."""
+        word = {"strength_word": self.strength_word} if self.strength_word else {}
+        return {
+            "prompt": self.prompt,
+            "strength": self.strength,
+            **word,
+            "text": self.text,
+            "tokens": len(self.token_ids),
+            "ended": self.ended,
+        }
 
 
 PARTIAL = ".partial"
@@ -89,14 +106,7 @@ class AnswerWriter:
 
     def write(self, answer: Answer) -> None:
         """Append an answer."""
-        document = {
-            "prompt": answer.prompt,
-            "strength": answer.strength,
-            "text": answer.text,
-            "tokens": len(answer.token_ids),
-            "ended": answer.ended,
-        }
-        record = dump_json(document, self._file.path)
+        record = dump_json(answer.document, self._file.path)
         self._file.write(b"," + record if self.num_answers else record)
         self.num_answers += 1
 

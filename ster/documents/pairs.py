@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from ster.documents.cards import pair_card
 from ster.documents.strict_json import JsonError, read_document
 from ster.errors import DocumentError
+from ster.html import to_html
 from ster.text import counted, quoted, trim
 
 
@@ -71,6 +73,9 @@ class PairSet:
     def __repr__(self) -> str:
         """Show the trait and the number of pairs, not their texts."""
         return f"PairSet({self.trait_name!r}, {counted(len(self), 'pair')})"
+
+    def _repr_html_(self) -> str:
+        return to_html(pair_card(self))
 
     @property
     def prompts(self) -> list[str]:

@@ -1,37 +1,15 @@
-"""Prompts: lists of texts as notebooks give them, and the document that holds one.
-
-A prompt set is ``{"prompts": ["...", ...]}``, other keys ignored.
-"""
+"""Prompts that are lists of texts, and what is refused of them."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeVar
 
-from ster.documents.strict_json import JsonError, read_document
 from ster.errors import PromptError
 from ster.text import trim
 
 Text = TypeVar("Text", str, str | None)
 _NO_ORDER = "a set has no order, and results stand in the order of the list"
-
-
-def read_prompt_set(path: str | os.PathLike[str]) -> list[str]:
-    """Read the prompts of a file, in order and unchanged.
-
-    Raises:
-        DocumentError: The file cannot be read or is no prompt set.
-        PromptError: It has no prompts, or an empty one.
-    """
-    prompts = read_document(
-        path, _parse, unread="failed to read", invalid="invalid prompt JSON"
-    )
-    try:
-        return check_prompts(prompts)
-    except PromptError as error:
-        error.path = os.fsdecode(path)
-        raise
 
 
 def check_prompts(prompts: Iterable[str]) -> list[str]:
@@ -136,17 +114,3 @@ def _no_list(name: str, found: str, given: object, *ways: str) -> PromptError:
         found=given,
         expected="a list of strings",
     )
-
-
-def _parse(document: object) -> list[str]:
-    if not isinstance(document, dict):
-        raise JsonError("expected an object with the key `prompts`")
-    if "prompts" not in document:
-        raise JsonError("missing field `prompts`")
-    prompts = document["prompts"]
-    if not isinstance(prompts, list):
-        raise JsonError("`prompts` is no list of strings")
-    for index, prompt in enumerate(prompts):
-        if not isinstance(prompt, str):
-            raise JsonError(f"`prompts[{index}]` is no string")
-    return prompts

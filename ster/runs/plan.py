@@ -10,12 +10,12 @@ as large as the memory allows.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ster.decoder.contract import Footprint
 from ster.errors import CapacityError
-from ster.stream.packing import DistinctTokens, Tokens
+from ster.runs.work import Budget, Counter, Load, Work
+from ster.stream.packing import DistinctTokens
 from ster.text import allowed_megabytes, counted, megabytes
 
 # Few enough that a wave's stream is small beside any model's weights.
@@ -23,40 +23,10 @@ WAVE_TOKENS = 16384
 # Texts that grow at once, and tokens that are read at once before they do: enough that
 # products are fast, which more of them would not make faster.
 MAX_TEXTS, READING_TOKENS = 256, 4096
+# Rows that are held at once, where blocks stay and more waves cost nothing.
+MAX_ROW_BYTES = 256 << 20
 # Enough that a wave spends its time on products, not on reading weights.
 ENOUGH_TOKENS = 8192
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What a run is to do.
-
-    Args:
-        token_ids: Of each prompt.
-        kinds: Of each prompt; only prompts of the same kind share tokens.
-        num_blocks: Blocks that run, from the first on.
-        rows_per_prompt: Rows that are read out of each prompt.
-        head: Final norm and head are used as well.
-        logit_rows: Rows of logits that are held at once.
-        new_tokens: Tokens that are written after each prompt; if there are any, the
-            texts of a wave are held at once, with the keys and values of the prompt and
-            of them, and a row of logits.
-        max_prompts: Most prompts in a wave; None is any number.
-        steerings: Streams that each prompt of a wave may have, steered differently.
-        repeats: The weights will be needed again: they stay in memory if they fit, even
-            after a single wave.
-    """
-
-    token_ids: Sequence[Tokens]
-    kinds: Sequence[Hashable]
-    num_blocks: int
-    rows_per_prompt: int = 0
-    head: bool = False
-    logit_rows: int = 0
-    new_tokens: int = 0
-    max_prompts: int | None = None
-    steerings: int = 1
-    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,127 +86,30 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What a run's parts take, and what the process may take.
-
-    Args:
-        footprint: What the decoder takes.
-        other_bytes: What the process holds beside the decoder's weights.
-        held_bytes: What the weights of earlier runs still take. These are the first
-            blocks, since every run begins with the first.
-        memory_bytes: What the process may hold in all.
-    """
-
-    footprint: Footprint
-    other_bytes: int
-    memory_bytes: int
-    held_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """What one wave holds, beside the weights."""
-
-    num_prompts: int = 0
-    num_tokens: int = 0
-    num_prompt_tokens: int = 0
-
-    def with_prompt(self, num_tokens: int, added: int) -> _Load:
-        """Add a prompt of so many tokens, ``added`` of them new to the wave."""
-        return _Load(
-            num_prompts=self.num_prompts + 1,
-            num_tokens=self.num_tokens + added,
-            num_prompt_tokens=self.num_prompt_tokens + num_tokens,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Counter:
-    """Counts bytes for one run."""
-
-    work: Work
-    budget: Budget
-
-    def peak(self, load: _Load, *, keep: bool) -> int:
-        """Count the whole process with one wave at work.
-
-        Args:
-            load: The wave.
-            keep: All blocks stay, those of earlier runs too; else none is held but the
-                one that is open.
-        """
-        footprint, work = self.budget.footprint, self.work
-        weights = footprint.head_bytes if work.head else 0
-        weights += footprint.embedding_bytes if work.new_tokens else 0
-        if keep:
-            weights += sum(footprint.blocks[: work.num_blocks])
-            weights = max(weights, self.budget.held_bytes)
-        return (
-            self.budget.other_bytes
-            + footprint.fixed_bytes
-            + footprint.open_bytes
-            + weights
-            + self._streams(load) * footprint.token_bytes
-            + load.num_prompt_tokens * work.steerings * footprint.key_bytes
-            + load.num_prompts * work.rows_per_prompt * footprint.row_bytes
-            + work.logit_rows * footprint.logit_bytes
-            + self._texts(load)
-        )
-
-    def _streams(self, load: _Load) -> int:
-        """Count the rows of a wave's stream."""
-        return load.num_tokens * self.work.steerings
-
-    def _texts(self, load: _Load) -> int:
-        """Count what texts hold while they grow.
-
-        Every text has room for the longest; one layer's keys and values are there
-        twice, for they move to grow. One of several texts may be written anew, alone.
-        """
-        if not self.work.new_tokens:
-            return 0
-        footprint, texts = self.budget.footprint, load.num_prompts
-        texts += texts > 1
-        longest = max(map(len, self.work.token_ids)) + self.work.new_tokens
-        layers = len(footprint.blocks)
-        held = longest * footprint.cache_bytes * (layers + 1) // layers
-        return texts * (held + footprint.choice_bytes)
-
-    def fits(self, load: _Load, *, keep: bool) -> bool:
-        """Tell whether the peak is within the limit."""
-        return self.peak(load, keep=keep) <= self.budget.memory_bytes
-
-    def tokens(self, load: _Load) -> int:
-        """Count a wave's distinct tokens, and its lists of keys as if they were more.
-
-        A list of keys counts as the tokens that would take as many bytes.
-        """
-        footprint = self.budget.footprint
-        steerings = self.work.steerings
-        keys = load.num_prompt_tokens * steerings * footprint.key_bytes
-        return self._streams(load) + -(-keys // footprint.token_bytes)
-
-
 def plan_run(work: Work, budget: Budget) -> Plan:
     """Plan a run so that it fits.
 
     Raises:
         CapacityError: Not even one prompt at a time fits; says what would be needed.
     """
-    counter = _Counter(work, budget)
+    counter = Counter(work, budget)
     largest = _largest(work)
     _refuse_if_too_large(counter.peak(largest, keep=False), work, budget)
     keep = _weights_fit(counter, largest)
     most = max(WAVE_TOKENS, counter.tokens(largest)) if keep else None
+    most_rows = max(
+        MAX_ROW_BYTES // max(1, budget.footprint.row_bytes), largest.num_rows
+    )
     texts = _texts_at_once(counter, largest, keep=keep) if work.new_tokens else None
 
-    def fits(load: _Load) -> bool:
+    def fits(load: Load) -> bool:
         if work.max_prompts is not None and load.num_prompts > work.max_prompts:
             return False
         if texts is not None:
             return load.num_prompts <= texts.num_prompts
         if most is not None and counter.tokens(load) > most:
+            return False
+        if most is not None and load.num_rows > most_rows:
             return False
         return counter.fits(load, keep=keep)
 
@@ -267,13 +140,13 @@ def plan_run(work: Work, budget: Budget) -> Plan:
     )
 
 
-def _largest(work: Work) -> _Load:
+def _largest(work: Work) -> Load:
     """Make a wave of the longest prompt alone."""
     longest = max(map(len, work.token_ids))
-    return _Load().with_prompt(longest, longest)
+    return Load().with_prompt(longest, longest, max(work.rows, default=0))
 
 
-def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
+def _texts_at_once(counter: Counter, largest: Load, *, keep: bool) -> Load:
     """Choose how many texts grow together, and how many tokens are read at once.
 
     More texts do more for the speed than more tokens. These may be listed twice, for
@@ -283,9 +156,9 @@ def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
     tokens = largest.num_tokens
     wanted = min(len(lengths), counter.work.max_prompts or MAX_TEXTS, MAX_TEXTS)
 
-    def load(num_texts: int, num_tokens: int) -> _Load:
+    def load(num_texts: int, num_tokens: int) -> Load:
         most = min(sum(lengths), num_texts * largest.num_tokens)
-        return _Load(num_texts, min(num_tokens, most), min(2 * num_tokens, most))
+        return Load(num_texts, min(num_tokens, most), min(2 * num_tokens, most))
 
     texts = 1 + bisect_left(
         range(2, wanted + 1),
@@ -299,7 +172,7 @@ def _texts_at_once(counter: _Counter, largest: _Load, *, keep: bool) -> _Load:
     return load(texts, tokens)
 
 
-def _weights_fit(counter: _Counter, largest: _Load) -> bool:
+def _weights_fit(counter: Counter, largest: Load) -> bool:
     """Tell whether the weights fit in memory beside a wave of useful size.
 
     That is the longest prompt at least, and no more than there is.
@@ -311,25 +184,28 @@ def _weights_fit(counter: _Counter, largest: _Load) -> bool:
     enough = max(ENOUGH_TOKENS, counter.tokens(largest))
     if prompts * counter.tokens(largest) <= enough:
         tokens = prompts * largest.num_tokens
-        load = _Load(prompts, tokens, tokens)
+        rows = prompts * max(counter.work.rows, default=0)
+        load = Load(prompts, tokens, tokens, rows)
     else:
         # As many prompts as tokens: the worst case of sharing.
-        load = _Load(min(prompts, enough), enough)
+        rows = min(enough * counter.work.rows_per_token, sum(counter.work.rows))
+        rows = max(rows, largest.num_rows)
+        load = Load(min(prompts, enough), enough, num_rows=rows)
     return counter.fits(load, keep=True)
 
 
-def _split(work: Work, fits: Callable[[_Load], bool]) -> list[tuple[range, _Load]]:
+def _split(work: Work, fits: Callable[[Load], bool]) -> list[tuple[range, Load]]:
     """Cut prompts into waves, each as large as fits and of one prompt at least."""
-    waves: list[tuple[range, _Load]] = []
-    distinct, start, load = DistinctTokens(), 0, _Load()
+    waves: list[tuple[range, Load]] = []
+    distinct, start, load = DistinctTokens(), 0, Load()
     prompts = zip(work.token_ids, work.kinds, strict=True)
     for index, (prompt, kind) in enumerate(prompts):
-        size = len(prompt)
-        larger = load.with_prompt(size, distinct.add(prompt, kind))
+        size, rows = len(prompt), work.rows[index] if work.rows else 0
+        larger = load.with_prompt(size, distinct.add(prompt, kind), rows)
         if index > start and not fits(larger):
             waves.append((range(start, index), load))
-            distinct, start, load = DistinctTokens(), index, _Load()
-            larger = load.with_prompt(size, distinct.add(prompt, kind))
+            distinct, start, load = DistinctTokens(), index, Load()
+            larger = load.with_prompt(size, distinct.add(prompt, kind), rows)
         load = larger
     waves.append((range(start, len(work.token_ids)), load))
     return waves

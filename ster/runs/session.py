@@ -16,8 +16,8 @@ from typing import Any
 
 from ster.architecture.spec import ModelSpec, Placed
 from ster.architecture.wide import WideSpec
+from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.resolve import CheckpointFiles
-from ster.checkpoint.tokenizer import Encoder
 from ster.checkpoint.weight_file import WeightFile
 from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
@@ -26,7 +26,8 @@ from ster.decoder.whole import WholeWeights
 from ster.errors import PromptError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
-from ster.runs.plan import Budget, Plan, Work, plan_run
+from ster.runs.plan import Plan, plan_run
+from ster.runs.work import Budget, Work
 from ster.stream.packing import Tokens
 from ster.text import counted, megabytes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stop_tokens import read_stop_ids
 from ster.decoder.contract import Decoder
+from ster.documents.prompt_sets.value import Prompts, PromptSet
+from ster.errors import PromptError
 from ster.reporting import Progress
 from ster.runs.growing import Ended, Growing, Growth, grow
 from ster.runs.plan import Plan
@@ -18,7 +20,6 @@ from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
 from ster.runs.streams import Deltas
-from ster.runs.turns import Turns, encode_chats, take_chats
 from ster.stream.packing import Tokens
 from ster.text import allowed_megabytes, megabytes
 
@@ -150,7 +151,7 @@ class Writing:
 
 def plan_writing(
     session: Session,
-    prompts: Iterable[str | Turns],
+    prompts: Prompts,
     answering: Answering,
     steerings: Sequence[Deltas],
 ) -> Writing:
@@ -158,8 +159,8 @@ def plan_writing(
 
     Args:
         session: The open checkpoint.
-        prompts: Each the user's turn under a template, else a text to continue; or
-            the turns of a conversation, which need the model's template.
+        prompts: Each the user's turn under a template, else a text to continue; or a
+            chat to go on with.
         answering: How they are answered; a system's turn needs the model's template.
         steerings: As for ``Writing``.
 
@@ -167,8 +168,7 @@ def plan_writing(
         PromptError: A prompt cannot be encoded or leaves no room for an answer.
         SterError: Another file of the checkpoint is refused, or the run does not fit.
     """
-    chats = take_chats(prompts, answering.system)
-    token_ids = encode_chats(session, chats)
+    token_ids = encode_turns(session, PromptSet.of(prompts), answering.system)
     stop_ids = read_stop_ids(session.files)
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
     new_tokens = min(answering.max_new_tokens, room)
@@ -209,3 +209,27 @@ def _longest_reading(session: Session, token_ids: Tokens, new_tokens: int) -> To
         return token_ids
     length = session.spec.reading_length(len(token_ids), new_tokens)
     return token_ids if length == len(token_ids) else np.zeros(length, np.int64)
+
+
+def encode_turns(
+    session: Session, prompts: PromptSet, system: str | None
+) -> Sequence[Tokens]:
+    """Encode prompts after the system turn; refuse those with no room for an answer.
+
+    Raises:
+        PromptError: A prompt is too long, or a chat cannot be answered so.
+    """
+    chats = prompts.conversations_to_answer(system)
+    token_ids = session.encoder.encode_conversations(chats)
+    session.check_tokens(token_ids)
+    limit = session.spec.max_position_embeddings
+    for number, ids in enumerate(token_ids, start=1):
+        if len(ids) >= limit:
+            raise PromptError(
+                f"prompt contains {len(ids)} tokens, model context allows fewer than "
+                f"{limit}",
+                prompt=number,
+                found=len(ids),
+                expected=limit,
+            )
+    return token_ids

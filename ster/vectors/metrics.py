@@ -110,6 +110,55 @@ def accuracy_interval(share: float, num_pairs: int) -> tuple[float, float]:
     return float(max(0.0, centre - half)), float(min(1.0, centre + half))
 
 
+def margin_interval(margins: F64) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of the mean of one layer's margins.
+
+    Source: Student 1908. None for one pair, which has no spread.
+    """
+    freedom = len(margins) - 1
+    if freedom < 1:
+        return None
+    half = _t_95(freedom) * float(margins.std(ddof=1)) / math.sqrt(len(margins))
+    mean = float(margins.mean())
+    return mean - half, mean + half
+
+
+def _t_95(freedom: int) -> float:
+    """Return the two-sided 95 % quantile of Student's distribution, within 1 %.
+
+    Source: the expansion of Cornish and Fisher, which fails below three.
+    """
+    if freedom < 3:
+        return (12.706, 4.303)[freedom - 1]
+    z = _Z_95
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def random_margins(positive: F32, negative: F32) -> F64:
+    """Return what 95 % of random directions of length 1 stay below, by layer.
+
+    The margin of one, positive or negative, is a share of the sides' mean difference:
+    its product with a direction, which for many dimensions is normally distributed.
+
+    Args:
+        positive: Rows of the positive sides, (num_pairs, num_layers, hidden_size).
+        negative: Rows of the negative sides.
+
+    Returns:
+        (num_layers,); margins between minus this and this are those of chance.
+    """
+    lengths = [
+        np.linalg.norm(
+            (positive[:, layer].astype(np.float64) - negative[:, layer]).mean(axis=0)
+        )
+        for layer in range(positive.shape[1])
+    ]
+    return _Z_95 * np.array(lengths) / math.sqrt(positive.shape[-1])
+
+
 def random_accuracies(positive: F32, negative: F32) -> F64:
     """Return the accuracy of random directions, the same ones at every call.
 

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.documents.float32 import shortest
+from ster.html import to_html
 from ster.vectors import metrics
+from ster.vectors.cards import (
+    describe_evaluation,
+    describe_selection,
+    evaluation_card,
+    selection_card,
+)
 from ster.vectors.metrics import RANDOM_DIRECTIONS, accuracy_interval
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthChoice
@@ -45,6 +52,17 @@ class PairRows:
         return PairRows(
             positive=self.positive[:, layer], negative=self.negative[:, layer]
         )
+
+    @property
+    def mean_norms(self) -> F64:
+        """The mean length of each layer's rows, of both sides, (num_layers,)."""
+        both = metrics.mean_norms(self.positive) + metrics.mean_norms(self.negative)
+        return both / 2
+
+    @cached_property
+    def random_margin(self) -> F64:
+        """What margins of random directions of length 1 stay below, (num_layers,)."""
+        return metrics.random_margins(self.positive, self.negative)
 
     @cached_property
     def random(self) -> F64:
@@ -91,6 +109,9 @@ class Candidate:
         interval: The 95 % confidence interval of the accuracy.
         random: What random directions reach at this layer.
         selected: This one is the best.
+        margin_interval: The 95 % confidence interval of the margin; None for one pair.
+        random_margin: What 95 % of random directions of the same length stay below,
+            whichever way they point.
     """
 
     layer: int
@@ -101,6 +122,8 @@ class Candidate:
     interval: tuple[float, float]
     random: Baseline
     selected: bool = False
+    margin_interval: tuple[float, float] | None = None
+    random_margin: float | None = None
 
     @property
     def document(self) -> dict[str, object]:
@@ -117,7 +140,7 @@ class Candidate:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Selection:
     """The candidates of ``optimize`` and the vector of the best one.
 
@@ -137,6 +160,13 @@ class Selection:
     num_fit: int
     num_holdout: int
     random_best: Baseline
+
+    def __repr__(self) -> str:
+        """Show the chosen candidate, not all of them."""
+        return describe_selection(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(selection_card(self))
 
     @property
     def best(self) -> Candidate:
@@ -169,6 +199,8 @@ class LayerScore:
         interval: The 95 % confidence interval of the accuracy.
         random: What random directions reach at this layer.
         residual_norm: The mean length of the residual stream there.
+        margin_interval: As for a candidate.
+        random_margin: As for a candidate.
     """
 
     layer: int
@@ -177,6 +209,8 @@ class LayerScore:
     interval: tuple[float, float]
     random: Baseline
     residual_norm: float
+    margin_interval: tuple[float, float] | None = None
+    random_margin: float | None = None
 
     @property
     def document(self) -> dict[str, object]:
@@ -191,7 +225,7 @@ class LayerScore:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Evaluation:
     """How a vector orders pairs, layer by layer.
 
@@ -208,6 +242,13 @@ class Evaluation:
     num_pairs: int
     layers: tuple[LayerScore, ...]
     strength: StrengthChoice | None = None
+
+    def __repr__(self) -> str:
+        """Show the best layer, not all of them."""
+        return describe_evaluation(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(evaluation_card(self))
 
     @property
     def document(self) -> dict[str, object]:
@@ -246,6 +287,7 @@ def score_candidates(
     lower = metrics.score_rows(held.negative, directions)
     shares = metrics.accuracy(upper - lower)
     margins = metrics.mean_margins(upper - lower, layers)
+    chance = held.random_margin * np.linalg.norm(directions, axis=1)
     return [
         Candidate(
             layer=layer,
@@ -255,6 +297,8 @@ def score_candidates(
             effect_size=metrics.effect_size(upper[:, index], lower[:, index]),
             interval=accuracy_interval(shares[index], len(upper)),
             random=summarize_baseline(held.random[:, index]),
+            margin_interval=metrics.margin_interval(upper[:, index] - lower[:, index]),
+            random_margin=float(chance[index]),
         )
         for index, layer in enumerate(layers)
     ]
@@ -263,7 +307,6 @@ def score_candidates(
 def score_layers(vector: SteeringVector, rows: PairRows) -> tuple[LayerScore, ...]:
     """Measure each layer of a vector on rows of its own layers."""
     candidates = score_candidates(vector.method, vector.layers, vector.array, rows)
-    norms = metrics.mean_norms(rows.positive) + metrics.mean_norms(rows.negative)
     return tuple(
         LayerScore(
             layer=each.layer,
@@ -271,7 +314,9 @@ def score_layers(vector: SteeringVector, rows: PairRows) -> tuple[LayerScore, ..
             margin=each.margin,
             interval=each.interval,
             random=each.random,
-            residual_norm=float(norm / 2),
+            residual_norm=float(norm),
+            margin_interval=each.margin_interval,
+            random_margin=each.random_margin,
         )
-        for each, norm in zip(candidates, norms, strict=True)
+        for each, norm in zip(candidates, rows.mean_norms, strict=True)
     )

@@ -6,17 +6,14 @@ A vector is a value: arithmetic makes new ones, and nothing is switched on or of
 from __future__ import annotations
 
 import math
-import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import ClassVar
+from typing import ClassVar, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from ster.documents.float32 import shortest
 from ster.documents.steering import (
     artifact_header,
     check_layers,
@@ -24,14 +21,35 @@ from ster.documents.steering import (
     read_artifact,
 )
 from ster.errors import DirectionError, DocumentError, LayerError
+from ster.html import to_html
 from ster.layers import abridge
-from ster.text import quoted, to_float
+from ster.text import to_float
+from ster.vectors.cards import vector_card
+from ster.vectors.checks import (
+    check_metadata,
+    check_numbers,
+    check_same_space,
+    is_number,
+)
+from ster.vectors.geometry import Geometry, directions_of
+from ster.vectors.norms import merge_norms, read_norms, scale_rows, take_norms
+from ster.vectors.origins import common, joined, read_scale, spell_scale, spell_term
+from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
 F32 = npt.NDArray[np.float32]
 
 
+class Origin(TypedDict, total=False):
+    """What else is known of where directions come from; see ``SteeringVector``."""
+
+    model_revision: str | None
+    precision: str | None
+    chat_template: str | None
+    metadata: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SteeringVector:
+class SteeringVector(Geometry):
     """Directions in a model's residual stream, one for each of some layers.
 
     ``vector * 4.0``, ``-vector`` and ``one + other`` are vectors too. Their metadata
@@ -50,6 +68,7 @@ class SteeringVector:
         train_margin: The mean margin of each layer on the pairs it was fitted on.
         train_accuracy: The share of these pairs that each layer orders.
         metadata: Anything more, as strings.
+        source: The file that it was read from, for sentences; no part of the document.
 
     Raises:
         DocumentError: The parts do not fit together, or a value is not finite.
@@ -76,6 +95,7 @@ class SteeringVector:
     train_margin: tuple[float, ...] = ()
     train_accuracy: tuple[float, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
     # Without this, np.float64(2) * vector would be taken for an array of objects.
     __array_ufunc__: ClassVar[None] = None
 
@@ -91,11 +111,57 @@ class SteeringVector:
             raise DocumentError("layers of a steering vector must ascend")
         if not np.isfinite(self.array).all():
             raise DocumentError("a steering vector holds a value that is not finite")
-        _check_metadata(self.metadata)
+        check_metadata(self.metadata)
         for name in ("train_margin", "train_accuracy"):
             numbers = getattr(self, name) or (0.0,) * len(self.layers)
-            checked = _check_numbers(name, numbers, len(self.layers))
+            checked = check_numbers(name, numbers, len(self.layers))
             object.__setattr__(self, name, checked)
+
+    @classmethod
+    def of(
+        cls,
+        array: npt.ArrayLike,
+        *,
+        layers: int | Iterable[int],
+        model: str,
+        trait_name: str = "",
+        method: str = "given",
+        unit: bool = False,
+        **origin: Unpack[Origin],
+    ) -> SteeringVector:
+        """Make a vector of directions that something else has fitted, such as a probe.
+
+        Args:
+            array: (num_layers, hidden_size), or (hidden_size,) for one layer; numpy,
+                torch, lists, ``probe.coef_`` of scikit-learn.
+            layers: The block index of each row: an index, or indices in any order.
+            model: The model as it was named, ``runtime.model``.
+            trait_name: What the directions point towards.
+            method: How they were fitted.
+            unit: Scale each direction to length 1, as fitted ones are. Else a strength
+                counts in lengths of what is given.
+            **origin: ``model_revision``, ``precision``, ``chat_template`` and
+                ``metadata``, as for the class.
+
+        Raises:
+            DocumentError: As for the class.
+            LayerError: A layer is no block index.
+            DirectionError: A direction of no length is to be scaled.
+
+        Example:
+            >>> from ster import SteeringVector
+            >>> SteeringVector.of([[3.0, 4.0]], layers=2, model="toy", unit=True)
+            SteeringVector('', given, layer 2, model='toy', hidden_size=2)
+        """
+        indices, directions = directions_of(array, layers, unit=unit)
+        return cls(
+            layers=indices,
+            array=directions,
+            model=model,
+            trait_name=trait_name,
+            method=method,
+            **origin,
+        )
 
     @property
     def hidden_size(self) -> int:
@@ -118,6 +184,44 @@ class SteeringVector:
         view: F32 = self.array[self.layers.index(layer)]
         return view
 
+    @property
+    def scale(self) -> Strength | None:
+        """What the directions were multiplied by since they were fitted."""
+        return read_scale(self.metadata)
+
+    @property
+    def residual_norms(self) -> tuple[float, ...] | None:
+        """The stream's mean length at each layer, over the rows it was fitted on."""
+        return read_norms(self.metadata, len(self.layers))
+
+    def with_norms(self, norms: Iterable[float]) -> SteeringVector:
+        """Set the stream's mean length at each layer, which ``0.05n`` counts in.
+
+        Raises:
+            DirectionError: They are not one length for each layer.
+        """
+        noted = take_norms(norms, len(self.layers))
+        return replace(self, metadata={**self.metadata, **noted})
+
+    def at(self, strength: StrengthLike) -> SteeringVector:
+        """Scale by a number, as ``*`` does, or by shares of each layer's own norm.
+
+        Args:
+            strength: ``"0.05n"`` makes a direction of length 1 as long as 0.05 of the
+                residual norm of its layer.
+
+        Raises:
+            UsageError: It is no strength, or in norms of what is in norms already.
+            DirectionError: It is not finite, or the vector has no residual norms.
+        """
+        return self._scaled(take_strength(strength))
+
+    def _scaled(self, strength: Strength) -> SteeringVector:
+        scale = (self.scale or Strength(value=1.0)) * strength
+        array = scale_rows(self.array, strength, self.residual_norms)
+        noted = {**self.metadata, "scale": spell_scale(scale)}
+        return replace(self, array=array, metadata=noted)
+
     def __repr__(self) -> str:
         """Show what it is and where it comes from, not the numbers."""
         parts = [
@@ -129,31 +233,28 @@ class SteeringVector:
         ]
         if "pair_count" in self.metadata:
             parts.append(f"{self.metadata['pair_count']} pairs")
-        scale = _read_scale(self.metadata)
-        if scale is not None:
-            parts.append(f"scale={scale:g}")
+        if self.scale is not None:
+            parts.append(f"scale={spell_scale(self.scale)}")
         return f"SteeringVector({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return to_html(vector_card(self))
 
     def __mul__(self, strength: float) -> SteeringVector:
         """Scale the directions; the metadata keep their origin and note the scale."""
-        if not _is_number(strength):
+        if not is_number(strength):
             return NotImplemented
         factor = to_float(strength)
         if not math.isfinite(factor):
             sentence = f"a strength must be finite, not {factor}"
             raise DirectionError(sentence, field="strength", found=strength)
-        before = _read_scale(self.metadata)
-        scale = factor if before is None else factor * before
-        with np.errstate(all="ignore"):  # what overflows is refused
-            array = (self.array * factor).astype(np.float32)
-        metadata = {**self.metadata, "scale": f"{scale:g}"}
-        return replace(self, array=array, metadata=metadata)
+        return self._scaled(Strength(value=factor))
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: float) -> SteeringVector:
         """Scale the directions by one over a number."""
-        if not _is_number(divisor):
+        if not is_number(divisor):
             return NotImplemented
         number = to_float(divisor)
         if not number or not math.isfinite(1 / number):
@@ -173,22 +274,29 @@ class SteeringVector:
         """
         if not isinstance(other, SteeringVector):
             return NotImplemented
-        _check_same_space(self, other)
+        check_same_space(self, other)
         layers = tuple(sorted({*self.layers, *other.layers}))
         array = np.zeros((len(layers), self.hidden_size), np.float32)
         for vector in (self, other):
             array[[layers.index(layer) for layer in vector.layers]] += vector.array
+        norms = merge_norms(
+            layers, [(each.layers, each.residual_norms) for each in (self, other)]
+        )
         return SteeringVector(
             layers=layers,
             array=array,
             model=self.model,
-            model_revision=_common(self.model_revision, other.model_revision),
-            precision=_common(self.precision, other.precision),
-            chat_template=_common(self.chat_template, other.chat_template),
-            trait_name=_joined(self.trait_name, other.trait_name),
-            method=_joined(self.method, other.method),
-            metadata={"sum": f"{_term(self)} + {_term(other)}"},
+            model_revision=common(self.model_revision, other.model_revision),
+            precision=common(self.precision, other.precision),
+            chat_template=common(self.chat_template, other.chat_template),
+            trait_name=joined(self.trait_name, other.trait_name),
+            method=joined(self.method, other.method),
+            metadata={"sum": f"{self._term} + {other._term}", **norms},
         )
+
+    @property
+    def _term(self) -> str:
+        return spell_term(self.trait_name, self.method, self.metadata)
 
     def __radd__(self, start: object) -> SteeringVector:
         """Let ``sum(vectors)`` begin with its 0."""
@@ -230,9 +338,12 @@ class SteeringVector:
     @property
     def summary(self) -> dict[str, object]:
         """The artifact without its values, which ``inspect`` shows."""
-        norms = np.linalg.norm(self.array.astype(np.float64), axis=1)
         numbers = zip(
-            self.layers, norms, self.train_margin, self.train_accuracy, strict=True
+            self.layers,
+            self.norms(),
+            self.train_margin,
+            self.train_accuracy,
+            strict=True,
         )
         summary = {**self.document, "precision": self.precision}
         del summary["vectors"]
@@ -270,64 +381,3 @@ class SteeringVector:
             DocumentError: It cannot be read, or is no artifact that can steer.
         """
         return cls(**read_artifact(path))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _check_metadata(metadata: object) -> None:
-    parts = metadata.items() if isinstance(metadata, Mapping) else [(None, None)]
-    if not all(isinstance(part, str) for item in parts for part in item):
-        raise DocumentError("metadata must be strings by strings")
-
-
-def _check_numbers(
-    name: str, numbers: Sequence[float], num_layers: int
-) -> tuple[float, ...]:
-    """Take one number for each layer, as f32 prints it."""
-    if len(numbers) != num_layers or not all(map(_is_number, numbers)):
-        raise DocumentError(f"{name} must be one number for each layer")
-    with np.errstate(over="ignore"):
-        narrowed = tuple(map(shortest, map(to_float, numbers)))
-    if not all(map(math.isfinite, narrowed)):
-        raise DocumentError(f"{name} holds a value that is not finite")
-    return narrowed
-
-
-def _check_same_space(one: SteeringVector, other: SteeringVector) -> None:
-    for name in ("model", "hidden_size"):
-        read = operator.attrgetter(name)
-        if read(one) != read(other):
-            raise DirectionError(
-                f"vectors of different models cannot be added: {name} is "
-                f"{quoted(str(read(one)))} and {quoted(str(read(other)))}",
-                field=name,
-                found=read(other),
-                expected=read(one),
-            )
-
-
-def _common(one: str | None, other: str | None) -> str | None:
-    return one if one == other else None
-
-
-def _joined(one: str, other: str) -> str:
-    return one if one == other else f"{one} + {other}"
-
-
-def _term(vector: SteeringVector) -> str:
-    """Describe one side of a sum, a sum itself in parentheses."""
-    made = vector.metadata.get("sum")
-    label = f"({made})" if made else f"{vector.trait_name} ({vector.method})"
-    scale = _read_scale(vector.metadata)
-    return label if scale is None else f"{scale:g} × {label}"
-
-
-def _read_scale(metadata: Mapping[str, str]) -> float | None:
-    """Read the scale; anyone may have written it, so what is no number is ignored."""
-    try:
-        scale = float(metadata["scale"])
-    except (KeyError, ValueError):
-        return None
-    return scale if math.isfinite(scale) else None

@@ -1,7 +1,7 @@
-"""The ``--strengths`` grammar. Loads no arrays, so the command line can check words.
+"""The grammar of strengths. Loads no arrays, so the command line can check words.
 
-A strength is a number, or one followed by ``n``: so many times the mean length of the
-residual stream at the layers that are steered.
+A strength is a number, or one followed by ``n``: at each layer that is steered, so many
+times the mean length of the residual stream there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ster.errors import (
     require_type,
     require_whole_number,
 )
+from ster.html import to_html
 from ster.text import decimal, quoted, trim
+from ster.vectors.cards import describe_strengths, strength_card
 
 # Numbers from here on round to an infinite f32.
 _TOO_LARGE = 2.0**128 - 2.0**103
@@ -30,7 +32,7 @@ class Strength:
 
     Args:
         value: The multiplier.
-        of_norm: The value is counted in residual norms.
+        of_norm: The value is counted in each layer's own mean residual norm.
     """
 
     value: float
@@ -39,6 +41,32 @@ class Strength:
     def times(self, residual_norm: float) -> float:
         """Return the multiplier of the vector."""
         return self.value * residual_norm if self.of_norm else self.value
+
+    @property
+    def word(self) -> str | None:
+        """How it is spelled if it counts in norms, which no number says."""
+        return str(self) if self.of_norm else None
+
+    def __str__(self) -> str:
+        """Spell it as it is read again."""
+        return f"{decimal(self.value)}{'n' * self.of_norm}"
+
+    def __mul__(self, other: Strength) -> Strength:
+        """Multiply one strength by another.
+
+        Raises:
+            UsageError: Both count in norms.
+        """
+        if self.of_norm and other.of_norm:
+            raise UsageError(
+                f"{other} of a vector at {self} would count in residual norms twice",
+                "one of them must be a number",
+                field="strength",
+                found=str(other),
+            )
+        return Strength(
+            value=self.value * other.value, of_norm=self.of_norm or other.of_norm
+        )
 
 
 def parse_strengths(text: str) -> tuple[Strength, ...]:
@@ -52,7 +80,22 @@ def parse_strengths(text: str) -> tuple[Strength, ...]:
     return tuple(_parse(trim(word)) for word in text.split(","))
 
 
-Strengths = str | float | Strength | Iterable[str | float | Strength]
+StrengthLike = str | float | Strength
+Strengths = StrengthLike | Iterable[StrengthLike]
+
+
+def take_strength(strength: StrengthLike) -> Strength:
+    """Take one strength as a notebook has it: a number, or a string such as "0.05n".
+
+    Raises:
+        UsageError: It is no strength.
+        DirectionError: It is not finite.
+    """
+    taken = _take(strength)
+    if not math.isfinite(taken.value):
+        sentence = f"a strength must be finite, not {decimal(taken.value)}"
+        raise DirectionError(sentence, field="strength", found=strength)
+    return taken
 
 
 def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
@@ -75,27 +118,21 @@ def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
     return tuple(map(_take, given if isinstance(given, Iterable) else [given]))
 
 
-def take_multipliers(strengths: Strengths, field: str) -> tuple[float, ...]:
-    """Take strengths that can be answered at: at least one, and numbers.
+def take_multipliers(strengths: Strengths, field: str) -> tuple[Strength, ...]:
+    """Take strengths that can be answered at: finite, and at least one.
 
     Args:
         strengths: As for ``StrengthTrial.of``.
         field: What they were given as.
 
     Raises:
-        UsageError: There is none, or one is no number.
+        UsageError: There is none, or one is no strength.
+        DirectionError: One is not finite.
     """
     taken = take_strengths(strengths)
     if not taken:
         raise UsageError("there is no strength to answer at", field=field)
-    for strength in taken:
-        if strength.of_norm:
-            sentence = (
-                f"{decimal(strength.value)}n counts in lengths of the stream, which "
-                "only `ster vector evaluate` measures; give numbers"
-            )
-            raise UsageError(sentence, field=field, found=strength.value)
-    return tuple(strength.value for strength in taken)
+    return tuple(map(take_strength, taken))
 
 
 def _take(strength: object) -> Strength:
@@ -186,19 +223,33 @@ class MeasuredStrength:
     """What steering at one strength does.
 
     Args:
-        strength: The multiplier.
+        strength: The multiplier; of a strength in norms, its mean over the layers.
         ordered: The share of pairs whose positive side rose more.
         mean_shift: How much more, on average, in nats.
         selected: This one is the best.
+        strength_word: A strength in norms as it is spelled, such as ``0.5n``.
     """
 
     strength: float
     ordered: float
     mean_shift: float
     selected: bool = False
+    strength_word: str | None = None
+
+    @property
+    def document(self) -> dict[str, object]:
+        """What the report says of it; the word where there is one."""
+        word = {"strength_word": self.strength_word} if self.strength_word else {}
+        return {
+            "mean_shift": self.mean_shift,
+            "ordered": self.ordered,
+            "selected": self.selected,
+            "strength": self.strength,
+            **word,
+        }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StrengthChoice:
     """The measured strengths, and the chosen one.
 
@@ -210,8 +261,9 @@ class StrengthChoice:
         num_scored: Pairs that were short enough.
         forms: How the sides were encoded as responses, ``alone``, ``after prompt`` or
             ``after empty user turn``, and how many scored pairs in each way.
-        residual_norm: What ``n`` stands for: the mean length of the residual stream,
-            over pairs and layers.
+        residual_norms: What ``n`` stands for at each layer: the mean length of the
+            residual stream over the rows that the vector was fitted on, or over these
+            pairs if it carries none.
     """
 
     candidates: tuple[MeasuredStrength, ...]
@@ -220,7 +272,19 @@ class StrengthChoice:
     num_pairs: int
     num_scored: int
     forms: Mapping[str, int]
-    residual_norm: float
+    residual_norms: tuple[float, ...]
+
+    @property
+    def residual_norm(self) -> float:
+        """The mean of the layers' norms."""
+        return math.fsum(self.residual_norms) / len(self.residual_norms)
+
+    def __repr__(self) -> str:
+        """Show the chosen strength, not all of them."""
+        return describe_strengths(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(strength_card(self))
 
     @property
     def selected(self) -> MeasuredStrength:
@@ -231,24 +295,19 @@ class StrengthChoice:
     def document(self) -> dict[str, object]:
         """What the report says of it. Forms are counted where there are several."""
         counts = {"response_form_counts": dict(self.forms)}
+        word = self.selected.strength_word
         return {
-            "candidates": [
-                {
-                    "mean_shift": each.mean_shift,
-                    "ordered": each.ordered,
-                    "selected": each.selected,
-                    "strength": each.strength,
-                }
-                for each in self.candidates
-            ],
+            "candidates": [each.document for each in self.candidates],
             "layers": list(self.layers),
             "method": self.method,
             "pairs": self.num_pairs,
             "residual_norm": self.residual_norm,
+            "residual_norms": list(self.residual_norms),
             **(counts if len(self.forms) > 1 else {}),
             "response_forms": list(self.forms),
             "scored_pairs": self.num_scored,
             "selected_strength": self.selected.strength,
+            **({"selected_strength_word": word} if word else {}),
             "skipped_long": self.num_pairs - self.num_scored,
         }
 

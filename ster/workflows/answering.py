@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ster.documents.answers import Answer
-from ster.documents.prompts import check_prompts
+from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.runs.sampling import Answering
 from ster.runs.session import Session
-from ster.runs.writing import plan_writing
+from ster.runs.writing import Writing, plan_writing
 from ster.vectors.strengths import Strengths
-from ster.workflows.steering import Steer, sum_at_strengths
+from ster.workflows.steering import Steer, Steered, norms_of, take_steering
 
 
 def answer_prompts(
     session: Session,
-    prompts: Iterable[str],
+    prompts: Prompts,
     answering: Answering,
     steer: Steer,
     strengths: Strengths | None,
@@ -35,16 +35,58 @@ def answer_prompts(
     Raises:
         SterError: A prompt, the steering or a strength is refused, or it does not fit.
     """
-    asked = check_prompts(prompts)
-    times, steerings = sum_at_strengths(steer, strengths, session)
-    writing = plan_writing(session, asked, answering, steerings)
+    asked = PromptSet.of(prompts)
+    steered = take_steering(steer, session, strengths)
+    writing = plan_steered(session, asked, answering, steered)
+    numbers, words = _name(steered)
     return (
         Answer(
-            prompt=asked[each.prompt],
-            strength=times[each.steering],
+            prompt=asked.prompts[each.prompt],
+            strength=numbers[each.steering],
+            strength_word=words[each.steering],
             text=each.text,
             token_ids=each.token_ids,
             ended=each.ended,
         )
         for each in writing.answers()
     )
+
+
+def _name(steered: Steered) -> tuple[list[float | None], list[str | None]]:
+    """Say each strength: as a number, or in norms, which no number says, as a word."""
+    if not steered.vectors:
+        return [None], [None]
+    numbers = [None if each.of_norm else each.value for each in steered.times]
+    return numbers, [each.word for each in steered.times]
+
+
+def stream_answer(
+    session: Session,
+    prompt: str | Sequence[Mapping[str, str]],
+    answering: Answering,
+    steer: Steer,
+) -> Iterator[str]:
+    """Answer one prompt, or a chat's last turn, as text that grows.
+
+    Raises:
+        SterError: As for ``answer_prompts``.
+    """
+    steered = take_steering(steer, session)
+    return plan_steered(session, [prompt], answering, steered).stream()
+
+
+def plan_steered(
+    session: Session, prompts: Prompts, answering: Answering, steered: Steered
+) -> Writing:
+    """Plan the answers under each strength.
+
+    Residual norms that no vector carries are measured on the prompts at once; what can
+    be refused without weights is refused before.
+
+    Raises:
+        SterError: As for ``plan_writing``, or what is added is too long.
+    """
+    if steered.unmeasured:
+        plan_writing(session, prompts, answering, [{} for _ in steered.times])
+    deltas = steered.deltas(norms_of(session, prompts))
+    return plan_writing(session, prompts, answering, deltas)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Unpack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, Unpack
 
 from ster.documents.answers import Answer
+from ster.documents.prompt_sets.value import Prompts
 from ster.runs.sampling import Answering, AnsweringKeywords
 from ster.runs.session import Session
-from ster.runs.turns import Turns
-from ster.runs.writing import plan_writing
 from ster.vectors.strengths import Strengths
-from ster.workflows.answering import answer_prompts
+from ster.workflows.answering import answer_prompts, stream_answer
 from ster.workflows.scoring import score_texts
-from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.steering import Steer
+
+Turns: TypeAlias = Sequence[Mapping[str, str]]
 
 
 class Answers:
@@ -29,7 +30,9 @@ class Answers:
         Args:
             prompt: One user message under a chat template, else a text to continue.
             steer: One vector, or several whose sum is added to every token's residual
-                stream, in prompt and answer alike.
+                stream, in prompt and answer alike; each alone or in a tuple with its
+                strength, such as ``(vector, "0.05n")``. Residual norms that a vector
+                lacks are measured on the prompts.
             **how: ``system``, the system's message before the prompt;
                 ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
                 time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of
@@ -60,8 +63,7 @@ class Answers:
 
         Args:
             prompt: As for ``generate``; or, under a chat template, the turns of a
-                conversation, each a mapping of ``role`` and ``content``, the last one
-                the user's.
+                conversation to go on with, each a mapping of ``role`` and ``content``.
             steer: As for ``generate``.
             **how: As for ``generate``.
 
@@ -70,12 +72,11 @@ class Answers:
                 refused by the call itself, before any text is asked for.
         """
         answering = Answering.of(**how)
-        deltas = sum_deltas(steer, self._session)
-        return plan_writing(self._session, [prompt], answering, [deltas]).stream()
+        return stream_answer(self._session, prompt, answering, steer)
 
     def generate_all(
         self,
-        prompts: Iterable[str],
+        prompts: Prompts,
         *,
         steer: Steer = (),
         **how: Unpack[AnsweringKeywords],
@@ -91,7 +92,7 @@ class Answers:
 
     def answers(
         self,
-        prompts: Iterable[str],
+        prompts: Prompts,
         *,
         steer: Steer = (),
         strengths: Strengths | None = None,
@@ -100,7 +101,8 @@ class Answers:
         """Answer prompts at several strengths, and say how each answer came about.
 
         Args:
-            prompts: As for ``generate``.
+            prompts: Whatever ``PromptSet.of`` takes, each as for ``generate``; a chat
+                is gone on with.
             steer: As for ``generate``.
             strengths: What ``steer`` is multiplied by; every prompt is answered at
                 each. Once, as it is, if not given.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from ster.errors import DocumentError
 from ster.layers import check_layers
 from ster.runs.session import Session
 from ster.text import quoted
+from ster.vectors.origins import is_same_model
 from ster.vectors.steering import SteeringVector
 
 # Two labels for one encoding.
@@ -36,7 +35,7 @@ def check_steering(vector: SteeringVector, session: Session) -> None:
 
 def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
     current = session.files.model
-    if not _is_same_model(vector.model, current):
+    if not is_same_model(vector.model, current):
         raise DocumentError(
             sentence.format(quoted(vector.model), quoted(current)),
             field="model",
@@ -45,16 +44,6 @@ def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
         )
     _check_shape(vector, session)
     _warn(vector, session)
-
-
-def _is_same_model(one: str, other: str) -> bool:
-    """Tell whether two names are equal, or two spellings of one directory."""
-    if one == other:
-        return True
-    try:
-        return os.path.isdir(one) and os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return False
 
 
 def _check_shape(vector: SteeringVector, session: Session) -> None:

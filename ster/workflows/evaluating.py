@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from ster.documents.pairs import PairSet
 from ster.errors import require_type
 from ster.runs.session import Session
@@ -14,7 +12,7 @@ from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthTrial
 from ster.workflows.compatibility import check_measured
 from ster.workflows.pairs import plan_pairs, read_pairs
-from ster.workflows.strengths import encode_sides, measure_strengths
+from ster.workflows.strengths import check_scales, encode_sides, measure_strengths
 
 
 def evaluate_vector(
@@ -39,6 +37,8 @@ def evaluate_vector(
     if trial is not None:
         require_type(trial, StrengthTrial, "trial")
     check_measured(vector, session)
+    if trial is not None:
+        check_scales(vector, trial)
     reading = plan_pairs(session, pairs, vector.layers, repeats=True)
     # Both encodings before any weight.
     sides = encode_sides(session, pairs, trial.max_sequence) if trial else None
@@ -51,6 +51,10 @@ def evaluate_vector(
     )
     if trial is None or sides is None:
         return evaluation
-    norm = float(np.mean([each.residual_norm for each in evaluation.layers]))
-    choice = measure_strengths(session, vector, sides, trial, norm)
+    if vector.residual_norms is None and any(s.of_norm for s in trial.strengths):
+        session.reporter.note(
+            "the vector carries no residual norms: n counts in those of these pairs"
+        )
+    norms = vector.residual_norms or tuple(map(float, rows.mean_norms))
+    choice = measure_strengths(session, vector, sides, trial, norms)
     return replace(evaluation, strength=choice)

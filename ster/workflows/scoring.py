@@ -8,7 +8,7 @@ from ster.documents.prompts import check_asked, check_text, take_list
 from ster.errors import require_whole_number
 from ster.runs.scoring import plan_scoring
 from ster.runs.session import Session
-from ster.workflows.steering import Steer, sum_deltas
+from ster.workflows.steering import Steer, norms_of, take_steering
 
 
 def score_texts(
@@ -33,7 +33,7 @@ def score_texts(
     """
     if batch_size is not None:
         require_whole_number(batch_size, "batch_size")
-    deltas = sum_deltas(steer, session)
+    steered = take_steering(steer, session)
     responses = take_list(texts, "responses")
     for number, response in enumerate(responses, start=1):
         check_text(response, "a response", number)
@@ -42,5 +42,6 @@ def score_texts(
         return []
     encoded = session.encoder.encode_responses(responses, asked)
     scoring = plan_scoring(session, encoded, batch_size)
+    deltas = steered.deltas(norms_of(session, responses, asked))
     with scoring.open() as scorer:
-        return scorer.score_all([deltas])[0]
+        return scorer.score_all(deltas)[0]

@@ -6,6 +6,7 @@ when steering raised the log-probability of its positive side more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,11 +19,18 @@ from ster.errors import DirectionError
 from ster.runs.scoring import plan_scoring
 from ster.runs.session import Session
 from ster.text import decimal
+from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import MeasuredStrength, StrengthChoice, StrengthTrial
+from ster.vectors.strengths import (
+    MeasuredStrength,
+    Strength,
+    StrengthChoice,
+    StrengthTrial,
+)
 from ster.workflows.steering import check_lengths
 
 F32 = NDArray[np.float32]
+_NOTHING = Strength(value=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +82,23 @@ def encode_sides(
     return EncodedSides(responses=encoded.take(kept), num_pairs=len(pairs))
 
 
+def check_scales(vector: SteeringVector, trial: StrengthTrial) -> None:
+    """Refuse strengths in norms of a vector that is in norms already.
+
+    Raises:
+        UsageError: A strength would count in residual norms twice.
+    """
+    if vector.scale is not None:
+        for strength in trial.strengths:
+            _ = vector.scale * strength
+
+
 def measure_strengths(
     session: Session,
     vector: SteeringVector,
     sides: EncodedSides,
     trial: StrengthTrial,
-    residual_norm: float,
+    residual_norms: tuple[float, ...],
 ) -> StrengthChoice:
     """Measure every strength and mark the best by ordered pairs, then by mean shift.
 
@@ -90,24 +109,29 @@ def measure_strengths(
         vector: What it is steered with.
         sides: Both sides of the pairs.
         trial: The strengths.
-        residual_norm: What a strength that ends in ``n`` is multiplied by.
+        residual_norms: What a strength that ends in ``n`` is multiplied by, one for
+            each layer of the vector.
 
     Raises:
         DirectionError: A strength makes the vector too long, or logits not finite.
         CapacityError: The run does not fit.
     """
-    values = [strength.times(residual_norm) for strength in trial.strengths]
     # Strength 0 is the baseline, whether anybody asks for it or not.
-    distinct = [*dict.fromkeys([0.0, *values])]
+    asked = [each if each.value else _NOTHING for each in trial.strengths]
+    distinct = [*dict.fromkeys([_NOTHING, *asked])]
     scoring = plan_scoring(
         session, sides.responses, trial.batch_size, steerings=len(distinct)
     )
     with scoring.open() as scorer:
-        found = scorer.score_all([_deltas(vector, value) for value in distinct])
+        found = scorer.score_all(
+            [_deltas(vector, each, residual_norms) for each in distinct]
+        )
     scores = dict(zip(distinct, map(np.array, found), strict=True))
+    mean_norm = math.fsum(residual_norms) / len(residual_norms)
     measured: list[MeasuredStrength] = []
-    for value in values:
-        measured.append(_compare(value, scores[value] - scores[0.0]))
+    for given, each in zip(trial.strengths, asked, strict=True):
+        rises = scores[each] - scores[_NOTHING]
+        measured.append(_compare(given, mean_norm, rises))
         session.reporter.note(_sentence(measured[-1]))
     return StrengthChoice(
         candidates=_mark_best(measured),
@@ -116,7 +140,7 @@ def measure_strengths(
         num_pairs=sides.num_pairs,
         num_scored=len(sides.responses.forms) // 2,
         forms=_count(sides.responses.forms[0::2]),
-        residual_norm=residual_norm,
+        residual_norms=residual_norms,
     )
 
 
@@ -130,34 +154,39 @@ def _mark_best(measured: Sequence[MeasuredStrength]) -> tuple[MeasuredStrength, 
     return tuple(replace(each, selected=each is best) for each in measured)
 
 
-def _deltas(vector: SteeringVector, strength: float) -> dict[int, F32]:
-    if strength == 0:
+def _deltas(
+    vector: SteeringVector, strength: Strength, norms: tuple[float, ...]
+) -> dict[int, F32]:
+    if strength == _NOTHING:
         return {}  # adding zero would still turn -0.0 into 0.0
-    with np.errstate(all="ignore"):  # what overflows is refused
-        scaled = (vector.array * strength).astype(np.float32)
+    scaled = scale_rows(vector.array, strength, norms)
     deltas = dict(zip(vector.layers, scaled, strict=True))
     check_lengths(deltas)
     return deltas
 
 
-def _compare(strength: float, rises: NDArray[np.float64]) -> MeasuredStrength:
+def _compare(
+    strength: Strength, mean_norm: float, rises: NDArray[np.float64]
+) -> MeasuredStrength:
     """Compare the rises of the sides, which alternate."""
     shifts = rises[0::2] - rises[1::2]
     if not np.isfinite(shifts).all():
         raise DirectionError(
-            f"at strength {decimal(strength)} the model's logits are not finite",
+            f"at strength {strength} the model's logits are not finite",
             field="strength",
-            found=strength,
+            found=str(strength),
         )
     return MeasuredStrength(
-        strength=strength,
+        strength=strength.times(mean_norm),
+        strength_word=strength.word,
         ordered=float(np.mean(shifts > 0)),
         mean_shift=float(np.mean(shifts)),
     )
 
 
 def _sentence(measured: MeasuredStrength) -> str:
+    spelled = measured.strength_word or decimal(measured.strength)
     return (
-        f"strength {decimal(measured.strength)}: {measured.ordered:.3f} of pairs "
+        f"strength {spelled}: {measured.ordered:.3f} of pairs "
         f"ordered, mean shift {measured.mean_shift:.4f}"
     )

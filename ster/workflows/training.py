@@ -15,6 +15,7 @@ from ster.runs.session import Session
 from ster.vectors import metrics
 from ster.vectors.directions import NO_DIRECTION, fit_directions
 from ster.vectors.methods import parse_method
+from ster.vectors.norms import note_norms
 from ster.vectors.selection import PairRows
 from ster.vectors.steering import SteeringVector
 from ster.workflows.pairs import plan_pairs, read_pairs
@@ -103,7 +104,11 @@ def fit_vector(
         method=method,
         train_margin=train_margin,
         train_accuracy=tuple(map(shortest, metrics.accuracy(margins))),
-        metadata={"pair_count": str(len(pairs)), **_template_args(session)},
+        metadata={
+            "pair_count": str(len(pairs)),
+            **note_norms(rows.mean_norms),
+            **_template_args(session),
+        },
     )
 
 

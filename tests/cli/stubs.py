@@ -16,7 +16,7 @@ from ster.reporting import Reporter
 if TYPE_CHECKING:
     import pytest
 
-MODULES = ("ster.loading", "ster.documents.prompts", "ster.toy")
+MODULES = ("ster.loading", "ster.documents.prompt_sets.files", "ster.toy")
 # What a run does: it has its prompts, its layers, its open document and its reporter.
 Run = Callable[[list[str], str, AtomicFile, Reporter], object]
 
@@ -43,7 +43,7 @@ class StubRuntime:
         *,
         modules: tuple[str, ...] = (
             "ster.loading",
-            "ster.documents.prompts",
+            "ster.documents.prompt_sets.files",
             "ster.toy",
         ),
         run: Run = write_nothing,
@@ -54,7 +54,7 @@ class StubRuntime:
         self.reporter: Reporter
         functions = {
             "ster.loading": (self.check_device, self.open_runtime),
-            "ster.documents.prompts": (self.read_prompt_set,),
+            "ster.documents.prompt_sets.files": (self.read_prompt_set,),
             "ster.toy": (self.write_toy_checkpoint,),
         }
         for name in modules:

@@ -51,7 +51,7 @@ def test_a_prompt_set_without_prompts_is_refused(user: User):
 
 def test_a_prompt_of_white_space_is_refused(user: User):
     user.prompts("the sea", "\u3000\n")
-    user.is_refused("prompt must not be empty")
+    user.is_refused("prompt must not be empty", "prompt 2 is blank")
 
 
 def test_what_only_looks_blank_is_a_prompt(user: User):

@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster.cli.conversation import COMMANDS, AnswerStopped, Conversation, Loop
+from ster.cli.conversation import (
+    COMMANDS,
+    ONCE,
+    AnswerStopped,
+    Conversation,
+    Loop,
+    Weighted,
+)
 from ster.errors import DocumentError, PromptError
 from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import Strength
 
 CALM = SteeringVector(
     layers=(1,),
@@ -19,6 +27,7 @@ CALM = SteeringVector(
     trait_name="calm\x1b[2J",
     method="caa",
 )
+STEERED = [(CALM, ONCE)]
 
 
 class Talk:
@@ -32,16 +41,16 @@ class Talk:
         self.pieces: Any = None
 
     def answer(self, state: Conversation) -> Iterator[str]:
-        length = [float(np.abs(each.array).max()) for each in state.steer]
+        length = [abs(strength.value) for _, strength in state.steer]
         self.asked.append((state.messages, length[0] if length else None))
         return (
             self.pieces() if self.pieces else iter(["an ", f"answer {len(self.asked)}"])
         )
 
-    def load(self, path: str) -> SteeringVector:
+    def load(self, path: str) -> Weighted:
         if path != "calm.json":
             raise DocumentError(f"failed to read {path}")
-        return CALM
+        return CALM, ONCE
 
     def hears(self, *lines: str) -> str:
         loop = Loop(
@@ -77,13 +86,24 @@ def test_every_answer_knows_all_turns_before_it():
 
 
 def test_a_strength_counts_from_the_next_answer_on():
-    talk = Talk(vector=CALM, strength=2.0)
+    talk = Talk(vectors=STEERED, strength=Strength(value=2.0))
     talk.hears("a", "/strength -4", "b", "/strength 0", "c", "/strength", "/strength 1")
     assert [strength for _, strength in talk.asked] == [2.0, 4.0, None]
     assert talk.told == [
         rf"calm\u{{1b}}[2J (caa, 1 layer) at strength {each}"
         for each in ("-4", "0", "0", "1")
     ]
+
+
+def test_a_strength_may_count_in_norms_but_not_twice():
+    talk = Talk(vectors=[(CALM, Strength(value=0.1, of_norm=True)), (CALM, ONCE)])
+    talk.hears("/strength 2", "/strength 0.05n", "/vector calm.json", "/strength 0.5n")
+    assert len(talk.refused) == 1
+    assert "twice" in talk.refused[0]
+    assert [each.count("calm") for each in talk.told] == [2, 1, 1]
+    assert talk.told[0].endswith("at strength 2")
+    assert "at strength 0.2n, " in talk.told[0]
+    assert talk.told[2].endswith("at strength 0.5n")
 
 
 def test_a_strength_without_a_vector_says_so():
@@ -95,10 +115,10 @@ def test_a_strength_without_a_vector_says_so():
 
 @pytest.mark.parametrize("word", ["x", "nan", "inf", "1,2", "1e999", "4 5", ","])
 def test_a_strength_that_is_no_number_changes_nothing(word: str):
-    talk = Talk(vector=CALM, strength=2.0)
+    talk = Talk(vectors=STEERED, strength=Strength(value=2.0))
     talk.hears(f"/strength {word}", "a")
     assert len(talk.refused) == 1
-    assert (talk.state.strength, talk.asked[0][1]) == (2.0, 2.0)
+    assert (talk.state.strength.value, talk.asked[0][1]) == (2.0, 2.0)
 
 
 def test_a_vector_is_loaded_and_a_bad_one_changes_nothing():
@@ -127,7 +147,7 @@ def test_again_answers_the_last_turn_anew():
 
 
 def test_reset_forgets_turns_and_keeps_the_rest():
-    talk = Talk(system="s", vector=CALM, strength=3.0)
+    talk = Talk(system="s", vectors=STEERED, strength=Strength(value=3.0))
     talk.hears("a", "/reset", "b")
     messages, strength = talk.asked[1]
     assert [turn["content"] for turn in messages] == ["s", "b"]

@@ -16,6 +16,7 @@ from ster.cli import run
 from ster.cli.generate import Asked, answer
 from ster.reporting import Progress, QuietReporter
 from ster.runs.sampling import Answering
+from ster.vectors.strengths import Strength
 from tests.cli.test_vector import words
 from tests.cli.user import ABSENT, User
 
@@ -109,7 +110,14 @@ def test_one_strength_is_in_the_document_too(say):
         (("--strengths=a", "--vector=no"), 2, 'invalid strength "a"'),
         (("--strengths=", "--vector=no"), 2, "there is no strength to answer at"),
         (("--strengths=1,nan", "--vector=no"), 2, "strength must be finite"),
-        (("--strengths=0.5n", "--vector=no"), 2, "0.5n counts in lengths"),
+        (("--strength=x", "--vector=no"), 2, 'invalid strength "x"'),
+        (("--strength=nan", "--vector=no"), 2, "strength must be finite"),
+        (("--vector=no:x",), 2, 'invalid strength "x"; expected a number, or one'),
+        (("--vector=no:",), 2, 'invalid strength ""; expected a number, or one'),
+        (("--vector=no:inf",), 2, "strength must be finite"),
+        (("--vector=no:1n", "--strength=2n"), 2, "2n of a vector at 1n would count"),
+        (("--vector=no:1n", "--strengths=1,2n"), 2, "2n of a vector at 1n would count"),
+        (("--vector=no:1",), 1, "failed to read steering artifact no"),
         (("--strengths=1", "--vector=no"), 1, "failed to read steering artifact no"),
     ],
 )
@@ -118,6 +126,83 @@ def test_strengths_that_cannot_be_answered_at_are_refused(say, line, code, sente
     assert (given, out) == (code, "")
     assert sentence in err
     assert re.search(r"^Error: .+$", err, re.MULTILINE)
+
+
+def test_a_share_of_the_norms_is_a_strength_wherever_one_is_given(say):
+    vector, runtime = ster.SteeringVector.load("v.json"), ster.load("toy")
+    expected = runtime.generate("the sea", steer=vector.at("-2n"), max_new_tokens=6)
+    for line in (
+        (*STEERED, "--strength", "-2n"),
+        (*STEERED, "--strength=-2n"),
+        ("--vector", "v.json:-2n"),
+        ("--vector=v.json:4n", "--strength", "-0.5"),
+        ("--vector=v.json:-4n", "--vector=v.json:2n"),
+    ):
+        assert say("--prompt", "the sea", *line)[:2] == (0, expected)
+    rows = say("--prompt", "the sea", *STEERED, "--strengths=-2n,0")[1].splitlines()
+    assert [row.split("|")[1].strip() for row in rows[2:]] == ["-2n", "0"]
+    assert rows[2] == f"| -2n | {' '.join(expected.split())} |"
+
+
+def test_the_document_spells_a_strength_that_is_no_number(say):
+    line = ("--prompts", "prompts.json", "--output", "o.json")
+    assert say(*line, *STEERED, "--strengths=-2n,0")[0] == 0
+    answers = json.loads(Path("o.json").read_bytes())["answers"]
+    assert [list(each) for each in answers[:2]] == [
+        ["prompt", "strength", "strength_word", "text", "tokens", "ended"],
+        ["prompt", "strength", "text", "tokens", "ended"],
+    ]
+    said = [(each["strength"], each.get("strength_word")) for each in answers]
+    assert said == [(None, "-2n"), (0.0, None)] * 3
+
+
+def test_several_vectors_are_added_up_each_with_its_strength(say):
+    pairs = ster.PairSet.load("pairs.json")
+    ster.load("toy").train(pairs, method="pca", layers="2,3", output="w.json")
+    both = ("--vector", "v.json:4", "--vector=w.json:-1", "--strength", "0.5")
+    code, out, _ = say("--prompt", "the sea", *both)
+    one, other = map(ster.SteeringVector.load, ("v.json", "w.json"))
+    steer = [one * 2, other * -0.5]
+    runtime = ster.load("toy")
+    expected = runtime.generate("the sea", steer=steer, max_new_tokens=6)
+    assert (code, out) == (0, expected)
+    assert expected != runtime.generate("the sea", steer=steer[0], max_new_tokens=6)
+    line = ("--prompts", "prompts.json", "--output", "o.json", *both[:3])
+    assert say(*line, "--strengths=0.5,1")[0] == 0
+    answers = json.loads(Path("o.json").read_bytes())["answers"]
+    assert (answers[0]["strength"], answers[0]["text"]) == (0.5, expected)
+
+
+def test_the_name_of_a_file_wins_over_a_strength(say):
+    Path("v.json").rename("v:3")
+    alone = say("--prompt", "the sea", "--vector", "v:3")
+    assert alone[0] == 0
+    assert say("--prompt", "the sea", "--vector", "v:3:1") == alone
+    assert say("--prompt", "the sea", "--vector", "v:2")[:2] == (1, "")
+
+
+def test_a_vector_that_does_not_fit_is_named(say, user: User):
+    document = json.loads(Path("v.json").read_bytes())
+    user.write("w.json", json.dumps(document | {"model": "another"}))
+    line = ("--prompt", "the sea", *STEERED, "--vector=w.json:2")
+    code, out, err = say(*line)
+    assert (code, out) == (1, "")
+    assert err.endswith(
+        'Error: artifact was trained for model "another", current model is "toy"\n\n'
+        "Caused by:\n    it is w.json\n"
+    )
+
+
+def test_an_output_over_a_vector_is_refused(say):
+    line = ("--prompts", "prompts.json", "--output", "v.json", "--vector=v.json:2")
+    code, _, err = say(*line)
+    assert (code, err.splitlines()[0]) == (1, "Error: failed to write v.json")
+
+
+def test_a_wrong_strength_says_why_it_was_taken_for_one(say):
+    code, _, err = say("--prompt", "the sea", "--vector", "no:such/v.json")
+    assert code == 2
+    assert "there is no file no:such/v.json: its last colon begins a strength" in err
 
 
 @pytest.mark.parametrize("strengths", [(), (*STEERED, "--strengths=-4,0")])
@@ -141,8 +226,8 @@ class Listener(QuietReporter):
         self.last = progress
 
 
-@pytest.mark.parametrize("strengths", [[1.0], [-4.0, 0.0]])
-def test_the_path_comes_when_all_is_reported_and_the_display_is_gone(say, strengths):
+@pytest.mark.parametrize("numbers", [[1.0], [-4.0, 0.0]])
+def test_the_path_comes_when_all_is_reported_and_the_display_is_gone(say, numbers):
     listener, open_displays = Listener(), []
 
     class Flags:
@@ -154,14 +239,14 @@ def test_the_path_comes_when_all_is_reported_and_the_display_is_gone(say, streng
 
     flags: Any = Flags()
     asked = Asked(
-        prompts=PROMPTS,
-        steer=[ster.SteeringVector.load("v.json")],
-        strengths=strengths,
+        prompts=ster.PromptSet.of(PROMPTS),
+        steer=[(ster.SteeringVector.load("v.json"), Strength(value=1.0))],
+        strengths=[Strength(value=number) for number in numbers],
         how=Answering(max_new_tokens=3),
     )
-    printed = answer(flags, asked, "o.json", is_table=len(strengths) > 1, text=False)
+    printed = answer(flags, asked, "o.json", is_table=len(numbers) > 1, text=False)
     assert next(printed) == "o.json\n"
     assert not open_displays
     assert listener.last is not None
-    total = len(PROMPTS) * len(strengths)
+    total = len(PROMPTS) * len(numbers)
     assert (listener.last.prompts_done, listener.last.num_prompts) == (total, total)

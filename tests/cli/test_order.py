@@ -206,7 +206,7 @@ def test_a_directory_is_missed_then_its_config_tokenizer_and_weights(user: User)
 def test_the_second_prompt_is_refused_before_the_weights_are_opened(user: User):
     user.prompts("the sea", "\t")
     user.damage_weights()
-    user.is_refused("prompt must not be empty")
+    user.is_refused("prompt must not be empty", "prompt 2 is blank")
 
 
 def test_the_folders_of_an_output_are_gone_again_after_damaged_weights(user: User):

@@ -17,7 +17,9 @@ import pytest
 import ster
 from ster.cli import run as run_line
 from ster.cli.generate import Asked, answer
+from ster.documents.prompt_sets.value import PromptSet
 from ster.runs.sampling import Answering
+from ster.vectors.strengths import Strength
 
 INTERRUPTED_AT_IMPORT = """
 import os, signal, sys
@@ -254,6 +256,11 @@ def test_a_model_does_not_steer_the_terminal_and_a_pipe_gets_its_text(
     flags: Any = Flags()
     stdout = (Terminal if watched else io.TextIOWrapper)(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", stdout)
-    asked = Asked(prompts=["p"], steer=[], strengths=[1.0], how=Answering())
+    asked = Asked(
+        prompts=PromptSet.of(["p"]),
+        steer=[],
+        strengths=[Strength(value=1.0)],
+        how=Answering(),
+    )
     pieces = list(answer(flags, asked, None, is_table=False, text=False))
     assert "".join(pieces) == ("a\\u{1b}[2J\nb\n" if watched else "a\x1b[2J\nb")

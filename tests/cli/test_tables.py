@@ -152,6 +152,7 @@ def test_a_row_of_strengths_is_marked():
     rows = [
         MeasuredStrength(strength=-4, ordered=0.25, mean_shift=-0.5),
         MeasuredStrength(strength=2.5, ordered=0.75, mean_shift=0.5, selected=True),
+        MeasuredStrength(strength=20, ordered=0.5, mean_shift=0, strength_word="0.5n"),
     ]
     found = StrengthChoice(
         candidates=tuple(rows),
@@ -160,13 +161,14 @@ def test_a_row_of_strengths_is_marked():
         num_pairs=5,
         num_scored=4,
         forms={"alone": 4},
-        residual_norm=40.0,
+        residual_norms=(30.0, 50.0),
     )
     text = drawn(tables.strengths(found))
     assert re.search(r"^ +-4 +0.250 +-0.5000 *$", text, re.M)
     assert re.search(r"^\* +2.5 +0.750 +\+0.5000 *$", text, re.M)
+    assert re.search(r"^ +0.5n +0.500", text, re.M)
     assert "4 pairs scored, 1 too long" in text
-    assert "0.1n is 4," in text
+    assert "0.1n is 4 on average over the layers" in text
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])

@@ -277,6 +277,12 @@ SPLIT = (
             1,
             "failed to write steering artifact toy",
         ),
+        (
+            words("evaluate", pairs="no", vector="v.json:2n"),
+            2,
+            "`evaluate` takes one vector as it is, without :2n",
+        ),
+        (words("evaluate", vector="no:x"), 1, "failed to read steering artifact no:x"),
         (words("evaluate", vector="no"), 1, "failed to read steering artifact no"),
         (
             words("evaluate", vector="pairs.json"),

@@ -20,6 +20,7 @@ EXTRACT_FLAGS = [
     "--chat-template",
     "--template-arg",
     "--input",
+    "--prompt",
     "--output",
     "--layers",
     "--memory",
@@ -65,7 +66,7 @@ def test_help_of_extract_shows_defaults_requirements_and_an_example(capsys):
     text = " ".join(capsys.readouterr().out.split())
     for default in ("cpu", "f32", "auto", "all"):
         assert re.search(rf"[\[ ]default: {default}\]", text)
-    assert text.count("required]") == 3
+    assert text.count("required]") == 2
     assert "Example: ster toy-model toy ster extract --model toy" in text
 
 
@@ -86,7 +87,7 @@ def test_no_words_at_all_give_the_help_as_an_error(capsys):
         (["--text"], "Missing command."),
         (["--nope"], "No such option: --nope"),
         (["extract"], "Missing option '--model'."),
-        (["extract", "--model", "m"], "Missing option '--input'."),
+        (["extract", "--model", "m"], "Missing option '--output'."),
         (REQUIRED[:5], "Missing option '--output'."),
         ([*REQUIRED, "--xyz"], "No such option: --xyz"),
         (

@@ -18,8 +18,9 @@ from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Footprint
 from ster.decoder.devices import implementation
 from ster.errors import SterError
-from ster.runs.plan import Budget, Plan, Work
+from ster.runs.plan import Plan
 from ster.runs.reading import read_rows
+from ster.runs.work import Budget, Work
 from tests.checkpoints import Checkpoint, random_ids, text
 from tests.reference import last_rows
 

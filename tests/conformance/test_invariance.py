@@ -166,11 +166,12 @@ def test_a_run_at_half_width_rounds_where_it_says_and_nowhere_else(
         )
         rows = read(opened(name, device, precision, True), stems, range(NUM_LAYERS))
         close = np.abs(rows - expected) <= 1e-6 * np.abs(expected).max((0, 2))[:, None]
-        # A last bit may fall the other way, and then what follows from it. One rounding
-        # too many or too few leaves no more than a fiftieth of any layer where it was.
+        # A last bit may fall the other way, and then what follows from it: 0.27 of the
+        # last layer and more stay, whatever the BLAS. One rounding too many or too few
+        # leaves no more than a fiftieth of any layer where it was.
         share = close.mean(axis=(0, 2))
         assert share[0] > 0.7, share
-        assert share[-1] > 0.3, share
+        assert share[-1] > 0.1, share
 
 
 def at_width(precision: str, x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,12 +25,18 @@ class Run:
     """What one forward pass gives.
 
     Args:
-        residuals: The last token's, after every block, (num_layers, hidden_size).
+        streams: Every token's residual, after every block, (num_layers, num_tokens,
+            hidden_size).
         logits: Every token's, (num_tokens, vocab_size).
     """
 
-    residuals: F64
+    streams: F64
     logits: F64
+
+    @property
+    def residuals(self) -> F64:
+        """Return the last token's, after every block, (num_layers, hidden_size)."""
+        return self.streams[:, -1]
 
     @property
     def next(self) -> int:
@@ -59,7 +65,7 @@ def run(model: Any, token_ids: Sequence[int], steering: Steering = NO_STEERING) 
 
     def read(module: Any, inputs: Any, output: Any) -> None:
         hidden = output[0] if isinstance(output, tuple) else output
-        rows.append(hidden[0, -1].numpy().copy())
+        rows.append(hidden[0].numpy().copy())
 
     def adder(vector: Sequence[float]) -> Any:
         delta = torch.tensor(vector, dtype=torch.float64)
@@ -82,7 +88,7 @@ def run(model: Any, token_ids: Sequence[int], steering: Steering = NO_STEERING) 
     finally:
         for hook in hooks:
             hook.remove()
-    return Run(residuals=np.stack(rows), logits=made.logits[0].double().numpy())
+    return Run(streams=np.stack(rows), logits=made.logits[0].double().numpy())
 
 
 def log_probability(logits: F64, token_ids: Sequence[int]) -> float:

@@ -32,6 +32,9 @@ PROMPTS = {
     ),
     "off": ("The opposite of warm is", "def add(a, b):\n    return a +"),
 }
+# Read at other tokens than the last; the template keeps the spaces.
+TOKENS = ("Which planet is the largest one?", " Wie weit ist der Mond entfernt? ")
+PLACES = (4, -7)
 GREEDY = "Describe a storm at sea in one sentence."
 MAX_NEW_TOKENS = 24
 RESPONSES = ("A storm is loud, and the sea is wild.", "Cats are 12 feet long.", "Yes.")
@@ -94,6 +97,7 @@ def main() -> None:
         "scored": [scored(text) for text in RESPONSES],
         "auto": [record(model, p, templated("user", p)) for p in PROMPTS["auto"]],
         "off": [record(model, p, tokenizer(p).input_ids) for p in PROMPTS["off"]],
+        "tokens": [record_tokens(model, tokenizer, prompt) for prompt in TOKENS],
     }
     lines = (f"{json.dumps(key)}: {json.dumps(document[key])}" for key in document)
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
@@ -109,6 +113,34 @@ def record(model: Any, prompt: str, token_ids: Sequence[int]) -> dict[str, Any]:
         "token_ids": list(token_ids),
         "next": run.next,
         "layers": rows,
+    }
+
+
+def record_tokens(model: Any, tokenizer: Any, prompt: str) -> dict[str, Any]:
+    """Write what a templated prompt gives at its own tokens, and at some others."""
+    turns = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(
+        turns, add_generation_prompt=True, tokenize=False
+    )
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    start = text.index(prompt)
+    stop = start + len(prompt)
+    own = [
+        place
+        for place, (first, last) in enumerate(encoded.offset_mapping)
+        if first < stop and last > start
+    ]
+    streams = peer.run(model, encoded.input_ids).streams[list(LAYERS)]
+    rows = {
+        "text": streams[:, own[-1]],
+        "mean": streams[:, own].mean(axis=1),
+        **{str(place): streams[:, place] for place in PLACES},
+    }
+    return {
+        "prompt": prompt,
+        "token_ids": list(encoded.input_ids),
+        "own": own,
+        "rows": {name: peer.shortest(each, 7) for name, each in rows.items()},
     }
 
 

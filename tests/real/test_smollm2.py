@@ -165,3 +165,17 @@ def test_hundreds_of_facts_extract_in_one_run(smollm2, tmp_path):
         alone = runtime.activations([document.prompts[row]])
         packed = document.array[row : row + 1]
         assert errors(packed, alone.array).max() <= PACKING_TOLERANCE
+
+
+def test_rows_at_a_texts_own_tokens_are_those_of_transformers(smollm2, golden, device):
+    runtime = load(smollm2, device=device)
+    tolerance = TOLERANCE if device == "cpu" else MLX_TOLERANCE
+    for case in golden["tokens"]:
+        shown = runtime.show(case["prompt"])
+        assert shown.tokens.token_id.tolist() == case["token_ids"]
+        assert np.flatnonzero(~shown.tokens.in_template).tolist() == case["own"]
+        for tokens, rows in case["rows"].items():
+            read = runtime.activations(
+                [case["prompt"]], golden["layers"], tokens=tokens
+            )
+            assert errors(read.array, np.array([rows])).max() <= tolerance, tokens

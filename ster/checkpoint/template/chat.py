@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from ster.checkpoint.template.arguments import refuse_reserved
-from ster.checkpoint.template.holding import holds, writes_parts
+from ster.checkpoint.template.holding import find_text, holds, writes_parts
 from ster.checkpoint.template.process import FAILED, TemplateProcess
 from ster.checkpoint.template.published import find_template
 from ster.checkpoint.tokenizer_config import LightFiles, TokenizerConfig
@@ -24,6 +24,10 @@ DROPS_PROMPT = "this model's chat template drops the prompt"
 DROPS_RESPONSE = "this model's chat template drops the response"
 DROPS_SYSTEM = (
     "this model's chat template drops the system turn, so the model does not read it"
+)
+DROPS_EARLIER = (
+    "this model's chat template drops earlier turns of a conversation, so the model "
+    "does not read them"
 )
 MAX_REASON = 500
 # Conversations that are sent together, unless they have more characters than that.
@@ -66,6 +70,8 @@ class ChatTemplate:
         # Whether content goes in parts, for templates that read nothing else.
         self._in_parts = False
         self._reads_clock = False
+        # What follows a conversation's last turn, by the roles of its turns.
+        self._after: dict[tuple[str, ...], str | None] = {}
         self._said: set[str] = set()
         self._process.start()
 
@@ -160,6 +166,30 @@ class ChatTemplate:
             yield texts
             done += len(batch)
 
+    def find_last_turn(
+        self, turns: Conversation, rendering: str
+    ) -> tuple[int, int] | None:
+        """Find the characters of a last turn in its rendering; see ``find_text``."""
+        roles = tuple(turn["role"] for turn in turns)
+        if roles not in self._after:
+            self._after[roles] = self._find_after(roles)
+        return find_text(rendering, turns[-1]["content"], self._after[roles])
+
+    def _find_after(self, roles: tuple[str, ...]) -> str | None:
+        """Render other words in such turns; return what follows the last of them."""
+        words = _PROBE[0]["content"]
+        probe = [
+            {"role": role, "content": f"{words} {number}"}
+            for number, role in enumerate(roles)
+        ]
+        try:
+            (text,) = self._render([probe], in_parts=self._in_parts)
+        except TemplateRefusal:
+            return None
+        before, found, after = text.rpartition(probe[-1]["content"])
+        del before
+        return after if found else None
+
     def _make_whole(self, turns: Conversation, text: str, number: int) -> str:
         """Return a rendering that holds the prompt and the response, or refuse."""
         missing = _missing_roles(turns, text)
@@ -167,11 +197,15 @@ class ChatTemplate:
             other = self._render_otherwise(turns)
             if other is not None and _missing_roles(turns, other) < missing:
                 text, missing = other, _missing_roles(turns, other)
-        if "user" in missing or "assistant" in missing:
-            sentence = DROPS_PROMPT if "user" in missing else DROPS_RESPONSE
+        said = missing - {"system"}
+        if said or turns[-1]["role"] in missing:
+            sentence = DROPS_RESPONSE if said == {"assistant"} else DROPS_PROMPT
             raise TemplateRefusal(sentence, _HOW_IT_WAS_TRIED, prompt=number + 1)
         if missing:
             self._warn_once(DROPS_SYSTEM)
+        asked = [turn["content"] for turn in turns[:-1] if turn["role"] == "user"]
+        if not all(holds(text, content) for content in asked if trim(content)):
+            self._warn_once(DROPS_EARLIER)
         return text
 
     def _render_otherwise(self, turns: Conversation) -> str | None:

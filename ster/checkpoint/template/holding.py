@@ -1,4 +1,4 @@
-"""Does a rendering hold a text? Templates trim it, escape it, or change it a little."""
+"""Where does a rendering hold a text? Templates trim it, escape it, or change it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,30 @@ def holds(rendering: str, text: str) -> bool:
     parts = [_fold(part) for part in re.findall(r"\w+", wanted)[:_MAX_PARTS]]
     found = sum(part in folded for part in parts)
     return bool(parts) and found >= _ENOUGH * len(parts)
+
+
+def find_text(rendering: str, text: str, after: str | None) -> tuple[int, int] | None:
+    """Find the characters of a text that a template wrote unchanged, or trimmed.
+
+    Args:
+        rendering: What the template made of it.
+        text: What is looked for.
+        after: What the template writes after a last turn, if that is known.
+
+    Returns:
+        The first and the one after the last; None where the text is not there as it
+        is, or at several places of which none is known to be its own.
+    """
+    trimmed = trim(text)
+    if after is not None and rendering.endswith(after):
+        stop = len(rendering) - len(after)
+        for whole in (text, trimmed):
+            if whole and rendering.endswith(whole, 0, stop):
+                return stop - len(whole), stop
+    start = rendering.find(trimmed)
+    if not trimmed or start < 0 or rendering.find(trimmed, start + 1) >= 0:
+        return None
+    return start, start + len(trimmed)
 
 
 def writes_parts(rendering: str, text: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -16,12 +15,12 @@ from ster.checkpoint.confined.process import (
     Reply,
 )
 from ster.checkpoint.tokens.bounds import (
-    TokenIds,
     max_tokens,
     pack,
     seconds_for,
     unpack,
 )
+from ster.checkpoint.tokens.located import LocatedTexts, Span
 from ster.errors import PromptError, TokenizerError
 
 PROGRAM = Program(
@@ -32,6 +31,7 @@ PROGRAM = Program(
     set_up_seconds=60.0,
 )
 _FREE_BYTES = 1 << 20
+_TOKENS_AT_ONCE = 4096
 
 
 class TokenizerProcess:
@@ -71,13 +71,19 @@ class TokenizerProcess:
         if replies:
             raise self._unloadable(str(replies[0].get("error")))
 
-    def encode(
-        self, texts: Sequence[str], *, add_special_tokens: bool, first: int = 1
-    ) -> list[TokenIds]:
-        """Encode texts.
+    def locate(
+        self,
+        texts: Sequence[str],
+        spans: Sequence[Span | None] | None = None,
+        *,
+        add_special_tokens: bool,
+        first: int = 1,
+    ) -> LocatedTexts:
+        """Encode texts, and find the tokens of a part of each.
 
         Args:
             texts: To be encoded in one go.
+            spans: The characters of each that are to be found; None where nothing is.
             add_special_tokens: Whether the tokenizer adds its own.
             first: The number of the first text, for refusals.
 
@@ -85,7 +91,9 @@ class TokenizerProcess:
             PromptError: A text cannot be tokenized, or becomes too many tokens.
         """
         request = {"texts": list(texts), "special": add_special_tokens}
-        room = sum(max_tokens(len(text)) + 1 for text in texts)
+        if spans is not None:
+            request["spans"] = list(spans)
+        room = sum(max_tokens(len(text)) + 3 for text in texts)
         try:
             reply = self._ask(request, 6 * room)
         except _Refused as refused:
@@ -93,16 +101,35 @@ class TokenizerProcess:
             sentence = f"failed to tokenize prompt: {refused}"
             raise PromptError(sentence, prompt=number) from refused
         try:
-            token_ids, lengths = (
-                unpack(str(reply["ids"])),
-                unpack(str(reply["lengths"])),
-            )
-        except (KeyError, ValueError):
-            token_ids, lengths = array("i"), array("i")
-        if len(lengths) != len(texts) or sum(lengths) != len(token_ids):
-            raise PromptError("failed to tokenize prompt: the answer makes no sense")
-        ends = accumulate(lengths)
-        return [token_ids[end - n : end] for n, end in zip(lengths, ends, strict=True)]
+            return _read_located(reply, len(texts))
+        except (KeyError, ValueError) as error:
+            sentence = "failed to tokenize prompt: the answer makes no sense"
+            raise PromptError(sentence) from error
+
+    def token_texts(self, token_ids: Sequence[int]) -> dict[int, str]:
+        """Say what each token stands for, special ones too.
+
+        Raises:
+            PromptError: They cannot be decoded.
+        """
+        texts: list[object] = []
+        for at in range(0, len(token_ids), _TOKENS_AT_ONCE):
+            part = token_ids[at : at + _TOKENS_AT_ONCE]
+            answer = self._look_up({"pieces": pack(part)}, 4096 * len(part))
+            texts += answer if isinstance(answer, list) else []
+        return dict(zip(token_ids, map(str, texts), strict=True))
+
+    def find_bos(self, declared: str | None) -> frozenset[int]:
+        """Find the ids of the tokens that begin a sequence.
+
+        Args:
+            declared: The token that the tokenizer config declares as such.
+
+        Raises:
+            PromptError: The tokenizer fails.
+        """
+        answer = self._look_up({"bos": declared}, 4096)
+        return frozenset(map(int, answer if isinstance(answer, list) else []))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Decode tokens, special ones left out.
@@ -132,6 +159,13 @@ class TokenizerProcess:
         text = reply.get("text")
         return reply.get("written") is True, text if isinstance(text, str) else None
 
+    def _look_up(self, request: Mapping[str, object], reply_bytes: int) -> object:
+        try:
+            return self._ask(request, reply_bytes).get("answer")
+        except _Refused as refused:
+            sentence = f"failed to decode tokens: {refused}"
+            raise PromptError(sentence) from refused
+
     def _ask(self, request: Mapping[str, object], reply_bytes: int) -> Reply:
         try:
             (reply,) = self.confined.ask(
@@ -156,3 +190,23 @@ class _Refused(Exception):
     def __init__(self, detail: str, text: object) -> None:
         super().__init__(detail)
         self.text = text
+
+
+def _read_located(reply: Reply, num_texts: int) -> LocatedTexts:
+    """Read token ids and spans; ValueError or KeyError where they make no sense."""
+    token_ids, lengths = unpack(str(reply["ids"])), unpack(str(reply["lengths"]))
+    if len(lengths) != num_texts or sum(lengths) != len(token_ids):
+        raise ValueError("token ids of other texts")
+    ends = accumulate(lengths)
+    listed = [token_ids[end - n : end] for n, end in zip(lengths, ends, strict=True)]
+    if "own" not in reply:
+        return LocatedTexts(token_ids=listed, own=[None] * num_texts)
+    flat = unpack(str(reply["own"]))
+    own = [*zip(flat[::2], flat[1::2], strict=True)]
+    return LocatedTexts(
+        token_ids=listed,
+        own=[
+            (start, stop) if 0 <= start < stop <= length else None
+            for (start, stop), length in zip(own, lengths, strict=True)
+        ],
+    )

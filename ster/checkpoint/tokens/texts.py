@@ -53,3 +53,25 @@ def refuse_what_is_no_text(texts: Sequence[str]) -> None:
                 prompt=number,
                 found=text,
             ) from error
+
+
+def refuse_several_turns(conversations: Sequence[Sequence[object]], label: str) -> None:
+    """Refuse conversations that only a template can make one text of.
+
+    Args:
+        conversations: Their turns.
+        label: Why there is no template: ``absent`` or ``off``.
+
+    Raises:
+        PromptError: One has more than one turn.
+    """
+    for number, turns in enumerate(conversations, start=1):
+        if len(turns) > 1:
+            raise PromptError(
+                "a conversation of several turns needs the model's chat template, and "
+                f"this run's chat template is {label}",
+                field="chat_template",
+                found=label,
+                expected="applied",
+                prompt=number,
+            )

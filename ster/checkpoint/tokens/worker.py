@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Encoding, Tokenizer
 
 from ster.checkpoint.confined.limits import allow_memory, confine, serve
 from ster.checkpoint.tokens.bounds import max_tokens, pack, seconds_for, unpack
@@ -22,6 +22,10 @@ from ster.checkpoint.tokens.bounds import max_tokens, pack, seconds_for, unpack
 MEMORY_BYTES = 1 << 30
 FILE_TIMES = 64
 REQUEST_TIMES = 512
+
+
+# Token ids of texts, and the tokens of a part of each.
+Encoded = tuple[list[Sequence[int]], list[tuple[int, int]] | None]
 
 
 class TooManyTokensError(Exception):
@@ -47,12 +51,23 @@ class LoadedTokenizer:
         self._find_special()
 
     def encode(
-        self, texts: Sequence[str], *, add_special_tokens: bool
-    ) -> list[Sequence[int]]:
-        """Encode texts on all cores."""
-        encodings = self._tokenizer.encode_batch_fast(
-            list(texts), add_special_tokens=add_special_tokens
-        )
+        self,
+        texts: Sequence[str],
+        spans: Sequence[Sequence[int] | None] | None = None,
+        *,
+        add_special_tokens: bool,
+    ) -> Encoded:
+        """Encode texts on all cores.
+
+        Args:
+            texts: The texts.
+            spans: Of each, the characters whose tokens are to be found, if any.
+            add_special_tokens: Whether the tokenizer adds its own.
+        """
+        encode = self._tokenizer.encode_batch
+        if spans is None:  # then nobody asks which characters a token stands for
+            encode = self._tokenizer.encode_batch_fast
+        encodings = encode(list(texts), add_special_tokens=add_special_tokens)
         token_ids: list[Sequence[int]] = []
         for text, encoding in zip(texts, encodings, strict=True):
             if len(encoding) > max_tokens(len(text)):
@@ -61,7 +76,27 @@ class LoadedTokenizer:
                     "makes of it"
                 )
             token_ids.append(encoding.ids)
-        return token_ids
+        if spans is None:
+            return token_ids, None
+        both = zip(encodings, spans, strict=True)
+        return token_ids, [find_tokens(encoding, span) for encoding, span in both]
+
+    def pieces(self, token_ids: Sequence[int]) -> list[str]:
+        """Say what each token stands for within a text, special ones too."""
+        return [self._piece(token) for token in token_ids]
+
+    def bos_ids(self, declared: str | None) -> list[int]:
+        """Find the tokens that begin a sequence: declared, or put before any text."""
+        found: set[int | None] = set()
+        if declared is not None:
+            found.add(self._tokenizer.token_to_id(declared))
+        # Of raw text; what follows it, such as the end of a sequence, is none.
+        plain = self._tokenizer.encode("a", add_special_tokens=False).ids
+        whole = self._tokenizer.encode("a", add_special_tokens=True).ids
+        before = whole[: len(whole) - len(plain)]
+        if plain and before and whole[len(before) :] == plain:
+            found.add(before[0])
+        return sorted(token for token in found if token is not None)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Decode tokens, special ones left out."""
@@ -82,6 +117,18 @@ class LoadedTokenizer:
         if len(word) == 6 and word.startswith("<0x") and word.endswith(">"):
             return True, None
         return True, self.decode([*token_ids, token])
+
+    def _piece(self, token: int) -> str:
+        # Some decoders take the space off the first token of a text, so it comes twice.
+        decode, word = self._tokenizer.decode, self._tokenizer.id_to_token(token)
+        once = decode([token], skip_special_tokens=False)
+        if once == word:
+            return once
+        twice = decode([token, token], skip_special_tokens=False)
+        text = twice[len(once) :] if twice.startswith(once) else once
+        if text and "\ufffd" not in text:
+            return text
+        return word or ""
 
     def _find_special(self) -> None:
         added = self._tokenizer.get_added_tokens_decoder().values()
@@ -111,13 +158,18 @@ class Answering:
             self._loaded = _load(request["path"], request["tokens"])
             return {}
         allow_memory(MEMORY_BYTES + REQUEST_TIMES * size)
+        if "pieces" in request:
+            return {"answer": loaded.pieces(unpack(request["pieces"]))}
+        if "bos" in request:
+            return {"answer": loaded.bos_ids(request["bos"])}
         if "token_ids" in request:
             token_ids = unpack(request["token_ids"])
             if request["token"] is None:
                 return {"text": loaded.decode(token_ids)}
             written, text = loaded.grow(token_ids, request["token"])
             return {"written": written, "text": text}
-        return _encode(loaded, request["texts"], request["special"] is True)
+        special = request["special"] is True
+        return _encode(loaded, request["texts"], request.get("spans"), special)
 
 
 def main() -> None:
@@ -144,24 +196,51 @@ def _load(path: str, tokens: list[dict[str, Any]]) -> LoadedTokenizer:
     return loaded
 
 
+def find_tokens(encoding: Encoding, span: Sequence[int] | None) -> tuple[int, int]:
+    """Find the tokens that stand for some characters; (-1, -1) where none does."""
+    if span is None:
+        return -1, -1
+    start, stop = span
+    first = last = None
+    while first is None and start < stop:  # white space may be part of no token
+        first, start = encoding.char_to_token(start), start + 1
+    while last is None and stop >= start:
+        stop -= 1
+        last = encoding.char_to_token(stop)
+    if first is None or last is None:
+        return -1, -1
+    # A character may take several tokens, of which the first was found.
+    while last + 1 < len(encoding):
+        characters = encoding.token_to_chars(last + 1)
+        if characters is None or not characters[0] <= stop < characters[1]:
+            break
+        last += 1
+    return first, last + 1
+
+
 def _encode(
-    loaded: LoadedTokenizer, texts: list[str], add_special_tokens: bool
+    loaded: LoadedTokenizer,
+    texts: list[str],
+    spans: list[list[int] | None] | None,
+    add_special_tokens: bool,
 ) -> dict[str, object]:
     """Encode texts; where the tokenizer fails, find the first text that it fails on."""
     try:
-        token_ids = loaded.encode(texts, add_special_tokens=add_special_tokens)
+        encoded = loaded.encode(texts, spans, add_special_tokens=add_special_tokens)
     except BaseException as error:
         if not isinstance(error, Exception) and not _is_panic(error):
             raise
         if len(texts) == 1:
             return {"error": describe(error), "text": 0}
         for number, text in enumerate(texts):
-            reply = _encode(loaded, [text], add_special_tokens)
+            reply = _encode(loaded, [text], None, add_special_tokens)
             if "error" in reply:
                 return reply | {"text": number}
         raise
+    token_ids, own = encoded
     every = chain.from_iterable(token_ids)
-    return {"ids": pack(every), "lengths": pack(map(len, token_ids))}
+    reply = {"ids": pack(every), "lengths": pack(map(len, token_ids))}
+    return reply if own is None else {**reply, "own": pack(chain.from_iterable(own))}
 
 
 def _is_panic(error: BaseException) -> bool:

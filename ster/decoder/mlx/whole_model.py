@@ -45,6 +45,7 @@ class MLXWholeModel(WholeModel):
     def read_rows(
         self,
         prompts: Sequence[Tokens],
+        positions: Sequence[Sequence[int]],
         layers: Sequence[int],
         deltas: Deltas,
         on_block: Callable[[int], None],
@@ -54,7 +55,8 @@ class MLXWholeModel(WholeModel):
         What is above the top layer is never computed, since nobody asks for it.
         """
         width = self._weights.spec.hidden_size
-        read = np.empty((len(prompts), len(layers), width), np.float32)
+        ends = np.cumsum([0, *map(len, positions)])
+        read = np.empty((ends[-1], len(layers), width), np.float32)
         numbers: dict[int, list[int]] = defaultdict(list)
         for number, ids in enumerate(prompts):
             numbers[len(ids)].append(number)
@@ -63,8 +65,12 @@ class MLXWholeModel(WholeModel):
             for group in numbers.values():
                 batch = [prompts[number] for number in group]
                 _, streams = self._run(batch, layers=layers, vectors=vectors)
-                rows = [streams[layer][:, -1].astype(mx.float32) for layer in layers]
-                read[group] = np.array(mx.stack(rows, axis=1))
+                places = [np.asarray(positions[number]) for number in group]
+                lines = np.repeat(np.arange(len(group)), [*map(len, places)])
+                taken = mx.array(lines), mx.array(np.concatenate(places))
+                rows = [streams[layer][taken].astype(mx.float32) for layer in layers]
+                out = [np.arange(ends[each], ends[each + 1]) for each in group]
+                read[np.concatenate(out)] = np.array(mx.stack(rows, axis=1))
         on_block(layers[-1])
         return read
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ster.errors import DocumentError
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
 # The position and the id of a row that is a mean over several tokens.
 NO_TOKEN = -1

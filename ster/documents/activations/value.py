@@ -6,15 +6,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.description import Description
+from ster.documents.cards import activation_card
 from ster.errors import DocumentError, LayerError, NumericsError
+from ster.html import to_html
 from ster.layers import abridge
 from ster.text import counted, quoted
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
 
 F32 = npt.NDArray[np.float32]
 
@@ -77,6 +83,9 @@ class Activations(Description):
         if self.points != ("resid_post",):
             parts.append(f"points={','.join(self.points)}")
         return f"Activations({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return to_html(activation_card(self))
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -155,6 +164,42 @@ class Activations(Description):
             np.float32
         )
         return lengths
+
+    def to_pandas(self, *, values: bool = False) -> pandas.DataFrame:
+        """Make a tidy table: one line for each row, layer and point, in this order.
+
+        Its columns are ``prompt_index``, ``prompt``, one for each label,
+        ``token_position``, ``token_id`` and ``token_text`` (missing where a row is a
+        mean or the document does not say), ``layer``, ``point`` and ``norm``, the
+        length of the activation. A label that has the name of one of these is called
+        ``label_<name>``.
+
+        Args:
+            values: Add a column ``activation`` that holds the vectors themselves, each
+                (hidden_size,) f32, not copied. ``numpy.stack(table["activation"])``
+                makes a matrix of those that were chosen.
+
+        Raises:
+            SterError: pandas is not installed.
+        """
+        from ster.documents.activations.tables import to_pandas
+
+        return to_pandas(self, values=values)
+
+    def to_xarray(self) -> xarray.DataArray:
+        """Make an array with named dimensions: ``row``, ``layer`` and ``hidden``.
+
+        Of several points there is a dimension ``point`` before them. What is known of
+        each row are coordinates along ``row``, named as the columns of ``to_pandas``,
+        with -1 where a token's position or id is missing; the model and how it was read
+        are attributes. One point is not copied.
+
+        Raises:
+            SterError: xarray is not installed.
+        """
+        from ster.documents.activations.tables import to_xarray
+
+        return to_xarray(self)
 
     def save(self, path: str | os.PathLike[str], *, store: str = "f32") -> None:
         """Write a document, whole or not at all: its suffix says which.

@@ -1,0 +1,191 @@
+"""Files of prompts: JSON, JSON lines, tables and plain lines, as the suffix says."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from ster.documents.prompt_sets.delimited import read_table
+from ster.documents.prompt_sets.entries import Entry, EntryError, assemble, make_entry
+from ster.documents.prompt_sets.value import PromptSet
+from ster.documents.strict_json import JsonError, read_json
+from ster.errors import DocumentError, PromptError
+from ster.text import trim
+
+STANDARD_INPUT = "-"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# How an object or a list of JSON begins, and hardly ever a text.
+_LIKE_JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*["{\[\]])')
+_NO_SET = "expected an object with the key `prompts`, or a list of prompts"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A kind of file.
+
+    Args:
+        parse: Takes what stands in the file.
+        invalid: The sentence for a file that is not of this kind, without its path.
+    """
+
+    parse: Callable[[bytes], list[Entry]]
+    invalid: str
+
+
+def read_prompt_set(
+    path: str | os.PathLike[str], *, stream: BinaryIO | None = None
+) -> PromptSet:
+    """Read a file of prompts, in order and unchanged.
+
+    Args:
+        path: Its suffix says what it is; without a known one it is JSON. ``-`` is
+            standard input, whose form its content tells.
+        stream: What ``-`` reads instead of standard input.
+
+    Raises:
+        DocumentError: It cannot be read or is no prompt set.
+        PromptError: It has no prompts, or a blank one.
+    """
+    label = os.fsdecode(path)
+    try:
+        if label == STANDARD_INPUT:
+            label = "standard input"
+            data = _standard_input(stream).read()
+        else:
+            with open(path, "rb") as file:
+                data = file.read()
+    except (OSError, ValueError) as error:
+        raise DocumentError(f"failed to read {label}", error, path=label) from error
+    if os.fsdecode(path) == STANDARD_INPUT:
+        form = _tell_form(data)
+    else:
+        form = _FORMS.get(os.path.splitext(label)[1].lower(), _JSON)
+    try:
+        entries = form.parse(data)
+    except (JsonError, EntryError) as error:
+        raise DocumentError(f"{form.invalid} {label}", error, path=label) from error
+    try:
+        return assemble(entries)
+    except PromptError as error:
+        raise _placed(error, entries, label) from error
+
+
+def _standard_input(stream: BinaryIO | None) -> BinaryIO:
+    given = stream or getattr(sys.stdin, "buffer", None)
+    if given is None:
+        raise ValueError("there is none here")
+    return given
+
+
+def _placed(error: PromptError, entries: list[Entry], label: str) -> PromptError:
+    """Say which prompt of a file is refused."""
+    causes = list(error.causes)
+    if error.prompt is not None:
+        line = entries[error.prompt - 1].line
+        where = "" if line is None else f", on line {line},"
+        causes.append(f"prompt {error.prompt}{where} is blank")
+    return PromptError(
+        error.sentence,
+        *causes,
+        path=label,
+        field=error.field,
+        found=error.found,
+        prompt=error.prompt,
+    )
+
+
+def _tell_form(data: bytes) -> _Form:
+    """Tell what standard input is: JSON, lines of JSON objects, or lines of text.
+
+    What only begins like JSON is taken for it, so that a broken document is refused and
+    does not become prompts.
+    """
+    content = data.removeprefix(_BYTE_ORDER_MARK)
+    if not _LIKE_JSON.match(content):
+        return _TEXT
+    first = content.lstrip().split(b"\n", 1)[0]
+    try:
+        fields = read_json(first)
+    except JsonError:
+        return _JSON
+    is_line = isinstance(fields, dict) and "prompts" not in fields
+    return _JSON_LINES if is_line else _JSON
+
+
+def _parse_json(data: bytes) -> list[Entry]:
+    document = read_json(data)
+    if isinstance(document, list):
+        return [_make(each, f"prompt {n}") for n, each in enumerate(document, 1)]
+    if not isinstance(document, dict):
+        raise JsonError(_NO_SET)
+    if "prompts" not in document:
+        raise JsonError("missing field `prompts`")
+    prompts = document["prompts"]
+    if not isinstance(prompts, list):
+        raise JsonError("`prompts` is no list of strings")
+    for index, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            raise JsonError(f"`prompts[{index}]` is no string")
+    return [Entry(text=prompt) for prompt in prompts]
+
+
+def _parse_json_lines(data: bytes) -> list[Entry]:
+    entries = []
+    for number, line in _lines(data):
+        try:
+            value = read_json(line.encode("utf-8"))
+        except JsonError as error:
+            cause = str(error).replace(" at line 1 column ", " at column ")
+            raise JsonError(f"line {number}: {cause}") from None
+        entries.append(_make(value, f"line {number}", number))
+    return entries
+
+
+def _make(value: object, place: str, line: int | None = None) -> Entry:
+    try:
+        return make_entry(value, line)
+    except EntryError as error:
+        raise EntryError(f"{place}: {error}") from None
+
+
+def _parse_text(data: bytes) -> list[Entry]:
+    return [Entry(text=line, line=number) for number, line in _lines(data)]
+
+
+def _parse_csv(data: bytes) -> list[Entry]:
+    return read_table(_decode(data), ",")
+
+
+def _parse_tsv(data: bytes) -> list[Entry]:
+    return read_table(_decode(data), "\t")
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """Number the lines and skip blank ones. Only a newline ends a line."""
+    for number, line in enumerate(_decode(data).split("\n"), start=1):
+        if trim(line):
+            yield number, line.removesuffix("\r")
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise EntryError(
+            f"invalid UTF-8 at byte {error.start}; the file must be UTF-8"
+        ) from None
+
+
+_JSON = _Form(_parse_json, "invalid prompt JSON in")
+_JSON_LINES = _Form(_parse_json_lines, "invalid prompt JSON in")
+_TEXT = _Form(_parse_text, "failed to read")
+_FORMS = {
+    ".jsonl": _JSON_LINES,
+    ".csv": _Form(_parse_csv, "invalid prompt CSV in"),
+    ".tsv": _Form(_parse_tsv, "invalid prompt CSV in"),
+    ".txt": _TEXT,
+}

@@ -1,0 +1,25 @@
+"""Plots of activations, vectors and measurements, with matplotlib (extra `notebook`).
+
+Each takes the ``ax`` to draw on, or else makes a figure, and returns the Axes. Colours
+are those of Okabe and Ito, which colour-blind people can tell apart; markers and line
+styles differ too, so that a plot reads in grey.
+"""
+
+from __future__ import annotations
+
+from ster.plots.lengths import norms
+from ster.plots.measurements import accuracy, margin, strengths
+from ster.plots.planes import pca
+from ster.plots.projecting import projections
+from ster.plots.texts import ProjectedText, projected_text
+
+__all__ = [
+    "ProjectedText",
+    "accuracy",
+    "margin",
+    "norms",
+    "pca",
+    "projected_text",
+    "projections",
+    "strengths",
+]

@@ -1,0 +1,228 @@
+"""What ``optimize`` and ``evaluate`` measured, beside what chance reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ster.errors import DirectionError
+from ster.plots.styles import GREY, mark_layers, plain, style, take_axes
+from ster.vectors.selection import Candidate, Evaluation, LayerScore, Selection
+from ster.vectors.strengths import StrengthChoice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Scored = Candidate | LayerScore
+# How far apart the intervals of two methods stand, in layers.
+_STEP = 0.14
+_RING: dict[str, Any] = {"s": 170, "facecolors": "none", "zorder": 5}
+
+
+def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
+    """Draw the share of pairs that each layer orders, by method.
+
+    Bars are 95 % confidence intervals. The grey band is what random directions reach
+    on the same pairs, from their mean to their 95th percentile; of a selection the
+    dotted line is that percentile for the best of all layers, which a chosen candidate
+    has to exceed. The chosen candidate is ringed.
+
+    Args:
+        measured: What ``runtime.optimize`` or ``runtime.evaluate`` returned.
+        ax: Where to draw; a new figure if not given.
+
+    Raises:
+        SterError: matplotlib is not installed.
+    """
+    ax = take_axes(ax)
+    scored = _scored(measured)
+    layers, first = _by_layer(scored)
+    _band(
+        ax,
+        layers,
+        [each.random.mean for each in first],
+        [each.random.percentile_95 for each in first],
+        "random directions, mean to 95th percentile",
+    )
+    if isinstance(measured, Selection):
+        ax.axhline(
+            measured.random_best.percentile_95,
+            color=GREY,
+            linestyle=":",
+            label="95th percentile at their best layer",
+        )
+    for index, shift, method, of_method in _methods(scored):
+        _lines(
+            ax,
+            [each.layer + shift for each in of_method],
+            [each.accuracy for each in of_method],
+            [each.interval for each in of_method],
+            label=plain(method) or plain(measured.vector.method),
+            **style(index),
+        )
+        _ring(ax, of_method, shift, "accuracy")
+    ax.set_ylabel("accuracy (share of pairs ordered)")
+    ax.set_ylim(-0.03, 1.03)
+    return _finish(ax, layers)
+
+
+def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
+    """Draw the mean of positive less negative score at each layer, by method.
+
+    Bars are 95 % confidence intervals, missing where there is a single pair. Of 20
+    random directions of the same length 19 stay within the grey band. The chosen
+    candidate is ringed.
+
+    Args:
+        measured: What ``runtime.optimize`` or ``runtime.evaluate`` returned.
+        ax: Where to draw; a new figure if not given.
+
+    Raises:
+        SterError: matplotlib is not installed.
+    """
+    ax = take_axes(ax)
+    scored = _scored(measured)
+    layers, first = _by_layer(scored)
+    chance = np.array([each.random_margin or 0.0 for each in first])
+    _band(ax, layers, -chance, chance, "95 % of random directions")
+    ax.axhline(0, color=GREY, lw=0.8)
+    for index, shift, method, of_method in _methods(scored):
+        _lines(
+            ax,
+            [each.layer + shift for each in of_method],
+            [each.margin for each in of_method],
+            [each.margin_interval or (each.margin, each.margin) for each in of_method],
+            label=plain(method) or plain(measured.vector.method),
+            **style(index),
+        )
+        _ring(ax, of_method, shift, "margin")
+    ax.set_ylabel("margin (units of the residual stream)")
+    return _finish(ax, layers)
+
+
+def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) -> Axes:
+    """Draw what steering does at each strength: mean shift, and share of pairs ordered.
+
+    The shift is in nats, on the left; the share is on the right, on a second Axes of
+    the figure. The chosen strength is ringed.
+
+    Args:
+        measured: An evaluation that measured strengths, or its ``.strength``.
+        ax: Where to draw; a new figure if not given.
+
+    Returns:
+        The Axes of the mean shift.
+
+    Raises:
+        DirectionError: The evaluation measured no strengths.
+        SterError: matplotlib is not installed.
+    """
+    choice = measured.strength if isinstance(measured, Evaluation) else measured
+    if choice is None:
+        raise DirectionError(
+            "this evaluation measured no strengths",
+            'runtime.evaluate(pairs, vector, ster.StrengthTrial.of("-4,4")) does',
+            field="strength",
+        )
+    ax = take_axes(ax)
+    ordered = sorted(choice.candidates, key=lambda each: each.strength)
+    x = [each.strength for each in ordered]
+    shifts = [each.mean_shift for each in ordered]
+    shares = [each.ordered for each in ordered]
+    right = ax.twinx()
+    lines = ax.plot(x, shifts, label="mean shift (left)", **style(0))
+    lines += right.plot(x, shares, label="pairs ordered (right)", **style(1))
+    best = choice.selected
+    ring = ax.scatter(
+        best.strength, best.mean_shift, label="chosen", edgecolors="0.3", **_RING
+    )
+    ax.axhline(0, color=GREY, lw=0.8)
+    right.axhline(0.5, color=GREY, lw=0.8, linestyle=":")
+    ax.set_xlabel("strength (times the vector)")
+    ax.set_ylabel("mean shift (nats)")
+    right.set_ylabel("share of pairs ordered")
+    right.set_ylim(-0.03, 1.03)
+    handles: list[Any] = [*lines, ring]
+    _legend(ax, handles=handles)
+    return ax
+
+
+def _scored(measured: Selection | Evaluation) -> Sequence[Scored]:
+    return measured.candidates if isinstance(measured, Selection) else measured.layers
+
+
+def _by_layer(scored: Sequence[Scored]) -> tuple[list[int], list[Scored]]:
+    """Return the layers and one score of each; chance is the same for all methods."""
+    first: dict[int, Scored] = {}
+    for each in scored:
+        first.setdefault(each.layer, each)
+    layers = sorted(first)
+    return layers, [first[layer] for layer in layers]
+
+
+def _methods(
+    scored: Sequence[Scored],
+) -> Iterator[tuple[int, float, str, list[Scored]]]:
+    """Yield a number, a shift along x, the name and the scores of each method."""
+    methods = [*dict.fromkeys(map(_method, scored))]
+    for index, method in enumerate(methods):
+        shift = (index - (len(methods) - 1) / 2) * _STEP
+        yield index, shift, method, [each for each in scored if _method(each) == method]
+
+
+def _method(each: Scored) -> str:
+    return each.method if isinstance(each, Candidate) else ""
+
+
+def _lines(
+    ax: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    intervals: Sequence[tuple[float, float]],
+    **look: Any,
+) -> None:
+    lower, upper = np.array(intervals).T
+    # Rounding may put an end on the wrong side.
+    bars = np.maximum([y - lower, upper - y], 0)
+    ax.errorbar(x, y, yerr=bars, lw=1.4, elinewidth=0.8, markersize=5, **look)
+
+
+def _band(
+    ax: Axes,
+    layers: Sequence[int],
+    lower: Sequence[float] | np.ndarray[Any, Any],
+    upper: Sequence[float] | np.ndarray[Any, Any],
+    label: str,
+) -> None:
+    """Fill a band; that of a single layer has a width too."""
+    x = [layers[0] - 0.4, *layers, layers[-1] + 0.4]
+    low, high = ([ends[0], *ends, ends[-1]] for ends in (lower, upper))
+    ax.fill_between(x, low, high, color=GREY, alpha=0.25, lw=0, label=label)
+
+
+def _ring(ax: Axes, of_method: Sequence[Scored], shift: float, name: str) -> None:
+    for each in of_method:
+        if isinstance(each, Candidate) and each.selected:
+            label = f"chosen: {plain(each.method)}, layer {each.layer}"
+            x, y = each.layer + shift, getattr(each, name)
+            ax.scatter(x, y, label=label, edgecolors="0.3", **_RING)
+
+
+def _finish(ax: Axes, layers: Sequence[int]) -> Axes:
+    mark_layers(ax, layers)
+    _legend(ax)
+    return ax
+
+
+def _legend(ax: Axes, **handles: Any) -> None:
+    """Put the legend above the plot: inside, it would hide intervals."""
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        frameon=False,
+        fontsize="small",
+        **handles,
+    )

@@ -1,0 +1,110 @@
+"""How far each token lies along a vector, layer by layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ster.documents.activations.value import Activations
+from ster.errors import DocumentError
+from ster.plots.styles import plain, take_axes
+from ster.vectors.steering import SteeringVector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# More names than these would lie on each other.
+_MAX_NAMES = 60
+
+
+def projections(
+    activations: Activations,
+    vector: SteeringVector,
+    *,
+    prompt: int | None = None,
+    cosine: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the projection of each token on the vector's unit direction, by layer.
+
+    Brighter is further along. On the colour bar a line marks zero.
+
+    Args:
+        activations: The rows, read at all tokens or at some; with the vector's layers.
+        vector: The directions.
+        prompt: Which prompt's tokens to draw, counted from 0. If not given, the first;
+            or, where one token of each prompt was read, all prompts.
+        cosine: Divide by the length of the row, which grows from layer to layer.
+        ax: Where to draw; a new figure if not given.
+
+    Raises:
+        DocumentError: There is no such prompt, or activations and vector are of
+            different models.
+        LayerError: The activations lack a layer of the vector.
+        SterError: matplotlib is not installed.
+    """
+    rows, names, title = choose_rows(activations, prompt)
+    chosen = activations[rows]
+    table = vector.project(chosen)
+    if cosine:
+        places = [activations.layers.index(layer) for layer in vector.layers]
+        lengths = chosen.norms()[:, places].astype(np.float64)
+        table = table / np.where(lengths == 0, 1, lengths)
+    ax = take_axes(ax)
+    mesh = ax.pcolormesh(table.T, cmap="cividis")
+    figure = ax.get_figure()
+    if figure is not None:
+        bar = figure.colorbar(mesh, ax=ax)
+        what = "cosine with" if cosine else "projection on"
+        bar.set_label(f"{what} {plain(vector.trait_name) or 'the vector'}")
+        if table.min() < 0 < table.max():
+            bar.ax.axhline(0, color="white", lw=1.5)
+    step = -(-len(names) // _MAX_NAMES)
+    ax.set_xticks(np.arange(0, len(names), step) + 0.5)
+    ax.set_xticklabels(
+        names[::step], rotation=90 if len("".join(names)) > 60 else 0, fontsize="small"
+    )
+    shown = range(0, len(vector.layers), -(-len(vector.layers) // _MAX_NAMES))
+    ax.set_yticks([each + 0.5 for each in shown])
+    ax.set_yticklabels([str(vector.layers[each]) for each in shown], fontsize="small")
+    ax.set_xlabel(title)
+    ax.set_ylabel("layer (block index)")
+    return ax
+
+
+def choose_rows(
+    activations: Activations, prompt: int | None
+) -> tuple[npt.NDArray[np.int64], list[str], str]:
+    """Choose the rows of one prompt, or all where each prompt has one.
+
+    Returns:
+        The rows, a name of each, and what they are together.
+
+    Raises:
+        DocumentError: There is no such prompt.
+    """
+    num_prompts = len(activations.prompts)
+    if prompt is None and num_prompts > 1 and len(activations) == num_prompts:
+        names = [plain(text) for text in activations.prompts]
+        return np.arange(num_prompts), names, f"prompt (token: {activations.read})"
+    number = 0 if prompt is None else prompt
+    rows = np.flatnonzero(activations.prompt_index == number)
+    if not len(rows):
+        raise DocumentError(
+            f"there is no row of prompt {number}; prompts count from 0 to "
+            f"{num_prompts - 1}",
+            field="prompt",
+            found=prompt,
+        )
+    tokens = activations.tokens
+    names = [str(row) for row in rows]
+    if tokens is not None:
+        names = [plain(visible(tokens.text[row])) for row in rows]
+    return rows, names, f"token of prompt {number}" if tokens is not None else "row"
+
+
+def visible(token: str) -> str:
+    """Let the white space of a token be seen."""
+    return token.replace(" ", "·").replace("\n", "↵").replace("\t", "→")

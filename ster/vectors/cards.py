@@ -1,0 +1,209 @@
+"""What vectors and measurements show of themselves in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ster.html import MAX_ROWS, Card, Table
+from ster.layers import abridge
+from ster.text import counted
+
+if TYPE_CHECKING:
+    from ster.vectors.selection import (
+        Baseline,
+        Candidate,
+        Evaluation,
+        LayerScore,
+        Selection,
+    )
+    from ster.vectors.steering import SteeringVector
+    from ster.vectors.strengths import MeasuredStrength, StrengthChoice
+
+    Scored = TypeVar("Scored", Candidate, LayerScore)
+
+# Metadata are free words, and may be many.
+_MAX_METADATA = 5
+_SCORES = ["accuracy", "95 % interval", "random (95th percentile)"]
+
+
+def vector_card(vector: SteeringVector) -> Card:
+    """Show where a vector comes from and how each layer did on its own pairs."""
+    trained = any(vector.train_margin) or any(vector.train_accuracy)
+    columns = [vector.layers, vector.norms().tolist()]
+    header = ["layer", "norm"]
+    if trained:
+        columns += [vector.train_margin, vector.train_accuracy]
+        header += ["train margin", "train accuracy"]
+    rows = list(zip(*columns, strict=True))
+    table = Table(
+        header=header,
+        rows=rows[:MAX_ROWS],
+        num_rows=len(rows),
+        noun="layer",
+    )
+    return Card(
+        title=f"SteeringVector {vector.trait_name!r}",
+        facts=[
+            ("model", vector.model),
+            ("revision", vector.model_revision),
+            ("method", vector.method),
+            ("hidden size", vector.hidden_size),
+            ("precision", vector.precision),
+            ("chat template", vector.chat_template),
+            *[*vector.metadata.items()][:_MAX_METADATA],
+        ],
+        tables=[table],
+    )
+
+
+def describe_evaluation(evaluation: Evaluation) -> str:
+    """Write an evaluation on one line."""
+    vector, best = evaluation.vector, _best(evaluation.layers)
+    parts = [
+        repr(vector.trait_name),
+        vector.method,
+        counted(evaluation.num_pairs, "pair"),
+        f"best of {counted(len(evaluation.layers), 'layer')}: {_short(best)}",
+    ]
+    if evaluation.strength is not None:
+        parts.append(counted(len(evaluation.strength.candidates), "strength"))
+    return f"Evaluation({', '.join(parts)})"
+
+
+def evaluation_card(evaluation: Evaluation) -> Card:
+    """Show how each layer orders pairs beside what random directions reach."""
+    vector, best = evaluation.vector, _best(evaluation.layers)
+    rows = _shown(evaluation.layers)
+    table = Table(
+        header=["layer", *_SCORES, "margin"],
+        rows=[[each.layer, *_scores(each), each.margin] for each in rows],
+        num_rows=len(evaluation.layers),
+        noun="layer",
+        remark=", none more accurate",
+        marked=[rows.index(best)],
+    )
+    tables = [table]
+    if evaluation.strength is not None:
+        tables.append(_strengths(evaluation.strength))
+    return Card(
+        title=f"Evaluation of {vector.trait_name!r} on "
+        f"{counted(evaluation.num_pairs, 'pair')}",
+        facts=[
+            ("model", vector.model),
+            ("method", vector.method),
+            ("chat template", evaluation.chat_template),
+            ("best", _short(best)),
+        ],
+        tables=tables,
+    )
+
+
+def describe_selection(selection: Selection) -> str:
+    """Write a selection on one line."""
+    best = selection.best
+    return (
+        f"Selection({selection.vector.trait_name!r}, best of "
+        f"{counted(len(selection.candidates), 'candidate')}: {best.method}, "
+        f"{_short(best)}, {_held(selection)})"
+    )
+
+
+def selection_card(selection: Selection) -> Card:
+    """Show the chosen candidate, and how it compares with others and with chance."""
+    rows = _shown(selection.candidates)
+    table = Table(
+        header=["layer", "method", *_SCORES, "margin"],
+        rows=[[each.layer, each.method, *_scores(each), each.margin] for each in rows],
+        num_rows=len(selection.candidates),
+        noun="candidate",
+        remark=", none more accurate",
+        marked=[rows.index(selection.best)],
+    )
+    chance = selection.random_best
+    return Card(
+        title=f"Selection of {selection.vector.trait_name!r}: {selection.best.method}, "
+        f"{_short(selection.best)}",
+        facts=[
+            ("model", selection.vector.model),
+            ("measured", _held(selection)),
+            ("random directions at their best layer", _chance(chance)),
+        ],
+        tables=[table],
+    )
+
+
+def describe_strengths(choice: StrengthChoice) -> str:
+    """Write measured strengths on one line."""
+    best = choice.selected
+    return (
+        f"StrengthChoice(best of {counted(len(choice.candidates), 'strength')}: "
+        f"{best.strength:g} orders {best.ordered:.4g} of "
+        f"{counted(choice.num_scored, 'pair')}, mean shift {best.mean_shift:.4g})"
+    )
+
+
+def strength_card(choice: StrengthChoice) -> Card:
+    """Show what each strength does."""
+    return Card(
+        title=f"Strengths of {choice.method}, layers {abridge(choice.layers)}",
+        facts=[
+            ("pairs", f"{choice.num_scored} of {choice.num_pairs} scored"),
+            ("n, the mean residual norm", float(choice.residual_norm)),
+        ],
+        tables=[_strengths(choice)],
+    )
+
+
+def _strengths(choice: StrengthChoice) -> Table:
+    rows = _ranked(choice.candidates, MAX_ROWS)
+    return Table(
+        header=["strength", "pairs ordered", "mean shift (nats)"],
+        rows=[[float(each.strength), each.ordered, each.mean_shift] for each in rows],
+        num_rows=len(choice.candidates),
+        noun="strength",
+        remark=", none that orders more pairs",
+        marked=[rows.index(choice.selected)],
+    )
+
+
+def _ranked(
+    candidates: Sequence[MeasuredStrength], number: int
+) -> list[MeasuredStrength]:
+    best = sorted(candidates, key=lambda each: (not each.selected, -each.ordered))
+    kept = {id(each) for each in best[:number]}
+    return [each for each in candidates if id(each) in kept]
+
+
+def _shown(scored: Sequence[Scored]) -> list[Scored]:
+    """Keep the best few, in their own order."""
+    ranked = sorted(scored, key=lambda each: (each.accuracy, each.margin), reverse=True)
+    kept = {id(each) for each in ranked[:MAX_ROWS]}
+    return [each for each in scored if id(each) in kept]
+
+
+def _best(scored: Sequence[Scored]) -> Scored:
+    return max(scored, key=lambda each: (each.accuracy, each.margin))
+
+
+def _scores(scored: Scored) -> list[object]:
+    lower, upper = scored.interval
+    chance = scored.random
+    interval = f"{lower:.3f} to {upper:.3f}"
+    reached = f"{chance.mean:.3f} ({chance.percentile_95:.3f})"
+    return [scored.accuracy, interval, reached]
+
+
+def _short(scored: Scored) -> str:
+    return (
+        f"layer {scored.layer}, accuracy {scored.accuracy:.4g} "
+        f"(random {scored.random.mean:.4g})"
+    )
+
+
+def _held(selection: Selection) -> str:
+    return f"on {counted(selection.num_holdout, 'held-out pair')}"
+
+
+def _chance(chance: Baseline) -> str:
+    return f"{chance.mean:.4g} on average, 95th percentile {chance.percentile_95:.4g}"

@@ -1,0 +1,140 @@
+"""Values as a run makes them, small enough to know every number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ster.documents.activations.read_tokens import NO_TOKEN, ReadTokens
+from ster.documents.activations.value import Activations
+from ster.vectors.selection import (
+    Baseline,
+    Candidate,
+    Evaluation,
+    LayerScore,
+    Selection,
+)
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import MeasuredStrength, StrengthChoice
+
+
+def activations(
+    num_rows: int = 4, layers: tuple[int, ...] = (1, 3), **parts: Any
+) -> Activations:
+    """Make activations of width 6, one row for each prompt."""
+    shape = num_rows, len(layers), 6
+    array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    whole: dict[str, Any] = {
+        "array": array,
+        "layers": layers,
+        "prompts": tuple(f"prompt {row}" for row in range(num_rows)),
+        "model": "toy",
+        "hidden_size": 6,
+    }
+    return Activations(**(whole | parts))
+
+
+def read_tokens() -> ReadTokens:
+    """Say that of two prompts four tokens and a mean were read."""
+    return ReadTokens(
+        prompt_index=np.array([0, 0, 0, 1, 1]),
+        position=np.array([0, 1, 2, 0, NO_TOKEN]),
+        token_id=np.array([1, 7, 8, 1, NO_TOKEN]),
+        text=("<s>", " <b>sea</b>", "\n", "<s>", "the whole"),
+        in_template=np.array([True, False, False, True, False]),
+        num_tokens=np.array([3, 4]),
+        num_bos=np.array([1, 1]),
+    )
+
+
+def all_tokens(**parts: Any) -> Activations:
+    """Make activations at the tokens of ``read_tokens``."""
+    whole: dict[str, Any] = {
+        "prompts": ("<b>sea</b>\n", "two"),
+        "tokens": read_tokens(),
+        "read": "all",
+    }
+    return activations(5, **(whole | parts))
+
+
+def vector(layers: tuple[int, ...] = (1, 3), **parts: Any) -> SteeringVector:
+    """Make a vector whose directions are not of length 1."""
+    shape = len(layers), 6
+    whole: dict[str, Any] = {
+        "layers": layers,
+        "array": np.random.default_rng(1).standard_normal(shape).astype(np.float32),
+        "model": "toy",
+        "trait_name": "calm",
+        "method": "caa",
+    }
+    return SteeringVector(**(whole | parts))
+
+
+def evaluation(*, measured: bool = False, num_layers: int = 2) -> Evaluation:
+    """Make an evaluation of some layers, the second of which is the best."""
+    scores = tuple(
+        LayerScore(
+            layer=index,
+            accuracy=0.75 if index == 1 else 0.5,
+            margin=1.0 + index,
+            interval=(0.25, 0.875),
+            random=Baseline(mean=0.5, percentile_95=0.625),
+            residual_norm=2.0,
+            margin_interval=(0.5, 1.5 + 2 * index),
+            random_margin=0.25,
+        )
+        for index in range(num_layers)
+    )
+    return Evaluation(
+        vector=vector(tuple(range(num_layers))),
+        chat_template="absent",
+        num_pairs=8,
+        layers=scores,
+        strength=strength_choice() if measured else None,
+    )
+
+
+def strength_choice() -> StrengthChoice:
+    """Make three measured strengths, not in order."""
+    return StrengthChoice(
+        candidates=(
+            MeasuredStrength(strength=4.0, ordered=0.75, mean_shift=1.5, selected=True),
+            MeasuredStrength(strength=-2.0, ordered=0.25, mean_shift=-0.5),
+            MeasuredStrength(strength=2.0, ordered=0.5, mean_shift=0.5),
+        ),
+        layers=(1, 3),
+        method="caa",
+        num_pairs=9,
+        num_scored=8,
+        forms={"alone": 8},
+        residual_norms=(30.0, 50.0),
+    )
+
+
+def selection(num_layers: int = 2) -> Selection:
+    """Make a selection of two methods, whose choice is pca at layer 1."""
+    candidates = tuple(
+        Candidate(
+            layer=layer,
+            method=method,
+            accuracy=0.75 if (layer, method) == (1, "pca") else 0.5,
+            margin=0.5 * layer,
+            effect_size=None,
+            interval=(0.25, 0.875),
+            random=Baseline(mean=0.5, percentile_95=0.5 + 0.125 * layer),
+            selected=(layer, method) == (1, "pca"),
+            margin_interval=None,
+            random_margin=0.25 * layer,
+        )
+        for layer in range(num_layers)
+        for method in ("caa", "pca")
+    )
+    return Selection(
+        vector=vector((1,), method="pca"),
+        candidates=candidates,
+        fraction=0.25,
+        num_fit=6,
+        num_holdout=2,
+        random_best=Baseline(mean=0.625, percentile_95=0.875),
+    )

@@ -1,0 +1,419 @@
+"""What the plots draw: the numbers, where, and under which names."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection, QuadMesh
+
+import ster
+from ster.errors import DirectionError, DocumentError, LayerError, SterError
+from ster.plots.planes import principal_plane
+from ster.plots.styles import style
+from tests import made
+
+mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    assert plt.get_fignums() == []
+    yield
+    plt.close("all")
+
+
+def corners(ax: Axes) -> Any:
+    """Return the corners of all parts of the first band, (num_corners, 2)."""
+    return np.concatenate([path.vertices for path in ax.collections[0].get_paths()])
+
+
+def lines(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the numbers of each named line; those of error bars are named too."""
+    found: dict[str, Any] = {str(line.get_label()): line for line in ax.lines}
+    for container in ax.containers:
+        line = container[0]
+        found[str(container.get_label())] = line
+    return {
+        name: (
+            np.asarray(line.get_xdata()).tolist(),
+            np.asarray(line.get_ydata()).tolist(),
+        )
+        for name, line in found.items()
+        if not name.startswith("_")
+    }
+
+
+def legend(ax: Axes) -> list[str]:
+    shown = ax.get_legend()
+    assert shown is not None
+    return [text.get_text() for text in shown.get_texts()]
+
+
+def rings(ax: Axes) -> list[float]:
+    """Return x and y of the marks that are no lines."""
+    marks: Any = [each for each in ax.collections if isinstance(each, PathCollection)]
+    return [float(part) for each in marks for part in each.get_offsets().ravel()]
+
+
+def bars(ax: Axes, label: str) -> np.ndarray:
+    """Return both ends of each error bar of a line, (num_points, 2)."""
+    (container,) = (each for each in ax.containers if each.get_label() == label)
+    (segments,) = container[2]
+    return np.array([segment[:, 1] for segment in segments.get_segments()])
+
+
+PLOTS = {
+    "norms": lambda ax: ster.plots.norms(made.activations(), ax=ax),
+    "pca": lambda ax: ster.plots.pca(made.activations(), 3, ax=ax),
+    "accuracy": lambda ax: ster.plots.accuracy(made.selection(), ax=ax),
+    "margin": lambda ax: ster.plots.margin(made.evaluation(), ax=ax),
+    "strengths": lambda ax: ster.plots.strengths(made.strength_choice(), ax=ax),
+    "projections": lambda ax: ster.plots.projections(
+        made.all_tokens(), made.vector(), ax=ax
+    ),
+}
+
+
+def test_every_plot_is_tried_here():
+    assert {*PLOTS, "ProjectedText", "projected_text"} == {*ster.plots.__all__}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_draws_where_it_is_told_to(name):
+    _, ax = plt.subplots()
+    assert PLOTS[name](ax) is ax
+    assert len(plt.get_fignums()) == 1
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_makes_its_own_figure_and_can_be_drawn(name):
+    ax = PLOTS[name](None)
+    other = PLOTS[name](None)
+    assert ax is not other
+    assert len(plt.get_fignums()) == 2
+    for number in plt.get_fignums():
+        plt.figure(number).canvas.draw()
+
+
+def test_a_missing_matplotlib_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SterError, match=r"pip install 'ster-mlx\[notebook\]'"):
+        ster.plots.norms(made.activations())
+
+
+def test_no_two_looks_are_told_apart_by_colour_alone():
+    looks = [style(index) for index in range(6)]
+    for name in ("color", "marker"):
+        assert len({look[name] for look in looks}) == 6
+    assert (
+        len({(look["marker"], look["color"]) for look in map(style, range(12))}) == 12
+    )
+
+
+def test_norms_are_the_median_and_nine_tenths_of_the_rows():
+    acts = made.activations(40, points=("mlp_out",))
+    ax = ster.plots.norms(acts)
+    lengths = np.linalg.norm(acts.array.astype("f8"), axis=-1)
+    x, y = lines(ax)["median"]
+    assert x == [1, 3]
+    np.testing.assert_allclose(y, np.median(lengths, axis=0), rtol=1e-6)
+    drawn = corners(ax)
+    lower, upper = np.percentile(lengths, (5, 95), axis=0)
+    for layer, low, high in zip((1, 3), lower, upper, strict=True):
+        at = drawn[drawn[:, 0] == layer, 1]
+        np.testing.assert_allclose([at.min(), at.max()], [low, high], rtol=1e-6)
+    assert ax.get_xlabel() == "layer (block index)"
+    assert ax.get_ylabel() == "norm of mlp_out (L2)"
+    assert legend(ax) == ["median", "5 % to 95 % of rows"]
+
+
+def test_norms_by_label_have_a_line_each():
+    acts = made.activations(labels={"mood": ["calm", "loud", "calm", "calm"]})
+    ax = ster.plots.norms(acts, label="mood")
+    lengths = acts.norms()
+    drawn = lines(ax)
+    assert [*drawn] == legend(ax) == ["calm", "loud"]
+    np.testing.assert_allclose(drawn["loud"][1], lengths[1])
+    np.testing.assert_allclose(drawn["calm"][1], np.median(lengths[[0, 2, 3]], axis=0))
+    shown = ax.get_legend()
+    assert shown is not None
+    assert shown.get_title().get_text() == "mood"
+
+
+def test_a_label_of_prompts_is_that_of_their_rows():
+    acts = made.all_tokens(labels={"mood": ["calm", "loud"]})
+    drawn = lines(ster.plots.norms(acts, label="mood"))
+    np.testing.assert_allclose(drawn["loud"][1], np.median(acts.norms()[3:], axis=0))
+
+
+@pytest.mark.parametrize(
+    ("label", "sentence"),
+    [
+        ("mood", 'no label "mood"; there are topic: a list of one value for each'),
+        ([1, 2], "labels must be one for each of 13 rows, not 2"),
+        (range(13), "a plot tells 12 groups apart, and the label has 13"),
+    ],
+)
+def test_a_label_that_tells_no_groups_is_refused_before_anything_is_drawn(
+    label, sentence
+):
+    acts = made.activations(13, labels={"topic": range(13)})
+    with pytest.raises(DocumentError, match=sentence):
+        ster.plots.norms(acts, label=label)
+    with pytest.raises(DocumentError, match=sentence):
+        ster.plots.pca(acts, 3, label=label)
+    assert plt.get_fignums() == []
+
+
+def test_a_formula_in_a_name_is_text():
+    acts = made.activations(labels={"$x_1$": ["$\\frac$", "b"] * 2})
+    ax = ster.plots.norms(acts, label="$x_1$")
+    figure = ax.get_figure()
+    assert figure is not None
+    figure.canvas.draw()
+    assert legend(ax)[0] == r"\$\frac\$"
+
+
+@pytest.mark.parametrize("num_rows", [3, 5, 40])
+def test_a_plane_is_that_of_the_singular_vectors(num_rows):
+    rows = made.activations(num_rows).layer(3)
+    points, shares = principal_plane(rows)
+    centred = rows.astype("f8") - rows.astype("f8").mean(axis=0)
+    left, values, right = np.linalg.svd(centred, full_matrices=False)
+    expected = left[:, :2] * values[:2]
+    signs = np.sign(right[np.arange(2), np.abs(right[:2]).argmax(axis=1)])
+    np.testing.assert_allclose(points, expected * signs, atol=1e-9)
+    np.testing.assert_allclose(shares, values[:2] ** 2 / np.sum(values**2))
+
+
+def test_rows_of_one_place_or_line_have_a_plane_too():
+    points, shares = principal_plane(np.ones((4, 6), np.float32))
+    assert not points.any()
+    assert shares.tolist() == [0, 0]
+    line = np.outer(np.arange(4), np.ones(6)).astype(np.float32)
+    points, shares = principal_plane(line)
+    np.testing.assert_allclose(shares, [1, 0], atol=1e-9)
+    points, shares = principal_plane(np.arange(4, dtype=np.float32)[:, None])
+    np.testing.assert_allclose(shares, [1, 0])
+    with pytest.raises(DirectionError, match="at least two rows"):
+        principal_plane(np.ones((1, 6), np.float32))
+
+
+def test_a_plane_marks_labels_and_says_what_it_explains():
+    acts = made.activations(labels={"mood": ["calm", "loud", "calm", "calm"]})
+    ax = ster.plots.pca(acts, 3, label="mood")
+    points, shares = principal_plane(acts.layer(3))
+    drawn = lines(ax)
+    assert [*drawn] == legend(ax) == ["calm", "loud"]
+    np.testing.assert_allclose(np.transpose(drawn["calm"]), points[[0, 2, 3]])
+    calm, loud = ax.lines
+    assert calm.get_marker() != loud.get_marker()
+    assert calm.get_color() != loud.get_color()
+    assert ax.get_xlabel() == f"component 1 of layer 3 ({shares[0]:.0%})"
+    assert ax.get_ylabel() == f"component 2 of layer 3 ({shares[1]:.0%})"
+
+
+def test_pairs_are_joined():
+    acts = made.activations()
+    ax = ster.plots.pca(acts, 3, pairs=True)
+    points, _ = principal_plane(acts.layer(3))
+    joined: Any = np.array(ax.lines[0].get_data()).T
+    np.testing.assert_allclose(joined[[0, 1, 3, 4]], points)
+    assert np.isnan(joined[[2, 5]]).all()
+    assert legend(ax) == ["positive", "negative"]
+    np.testing.assert_allclose(np.transpose(lines(ax)["negative"]), points[1::2])
+
+
+@pytest.mark.parametrize("acts", [made.activations(3), made.all_tokens()])
+def test_rows_that_are_no_pairs_are_refused(acts):
+    with pytest.raises(DirectionError, match="rows that alternate"):
+        ster.plots.pca(acts, 3, pairs=True)
+
+
+def test_a_layer_that_was_not_read_has_no_plane():
+    with pytest.raises(LayerError, match="layer 2 was not read; there are 1, 3"):
+        ster.plots.pca(made.activations(), 2)
+
+
+def test_accuracy_stands_beside_chance_and_the_choice_is_ringed():
+    ax = ster.plots.accuracy(made.selection())
+    assert legend(ax) == [
+        "random directions, mean to 95th percentile",
+        "95th percentile at their best layer",
+        "chosen: pca, layer 1",
+        "caa",
+        "pca",
+    ]
+    drawn = lines(ax)
+    assert drawn["caa"][1] == [0.5, 0.5]
+    assert drawn["pca"][1] == [0.5, 0.75]
+    assert np.round(drawn["pca"][0]).tolist() == [0, 1]
+    assert drawn["95th percentile at their best layer"][1] == [0.875, 0.875]
+    assert bars(ax, "pca").tolist() == [[0.25, 0.875]] * 2
+    assert rings(ax) == [drawn["pca"][0][1], 0.75]
+    vertices = corners(ax)
+    for layer, upper in ((0, 0.5), (1, 0.625)):
+        at = vertices[vertices[:, 0] == layer, 1]
+        assert (at.min(), at.max()) == (0.5, upper)
+    assert ax.get_ylabel() == "accuracy (share of pairs ordered)"
+
+
+def test_accuracy_of_a_vector_has_nothing_chosen():
+    ax = ster.plots.accuracy(made.evaluation())
+    assert legend(ax) == ["random directions, mean to 95th percentile", "caa"]
+    assert lines(ax)["caa"] == ([0, 1], [0.5, 0.75])
+    assert rings(ax) == []
+
+
+def test_margins_have_their_intervals_and_those_of_chance():
+    ax = ster.plots.margin(made.evaluation())
+    assert lines(ax)["caa"] == ([0, 1], [1, 2])
+    assert bars(ax, "caa").tolist() == [[0.5, 1.5], [0.5, 3.5]]
+    vertices = corners(ax)
+    assert {*vertices[:, 1]} == {-0.25, 0.25}
+    assert ax.get_ylabel() == "margin (units of the residual stream)"
+    chosen = ster.plots.margin(made.selection())
+    assert rings(chosen)[1] == 0.5
+    assert bars(chosen, "pca").tolist() == [[0, 0], [0.5, 0.5]]
+
+
+def test_one_layer_is_a_plot_too():
+    ax = ster.plots.accuracy(made.evaluation(num_layers=1))
+    vertices = corners(ax)
+    assert np.ptp(vertices[:, 0]) == pytest.approx(0.8)
+    assert ax.get_xlim() == (-1, 1)
+
+
+def test_strengths_are_drawn_in_order_with_the_chosen_one_ringed():
+    ax = ster.plots.strengths(made.evaluation(measured=True))
+    assert lines(ax)["mean shift (left)"] == ([-2, 2, 4], [-0.5, 0.5, 1.5])
+    figure = ax.get_figure()
+    assert figure is not None
+    (right,) = (each for each in figure.axes if each is not ax)
+    assert lines(right)["pairs ordered (right)"] == ([-2, 2, 4], [0.25, 0.5, 0.75])
+    assert rings(ax) == [4, 1.5]
+    assert legend(ax) == ["mean shift (left)", "pairs ordered (right)", "chosen"]
+    assert ax.get_ylabel() == "mean shift (nats)"
+    assert right.get_ylabel() == "share of pairs ordered"
+    with pytest.raises(DirectionError, match="measured no strengths: runtime.evaluate"):
+        ster.plots.strengths(made.evaluation())
+
+
+def test_projections_are_a_map_of_layers_and_tokens():
+    acts, vector = made.all_tokens(), made.vector()
+    ax = ster.plots.projections(acts, vector)
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    np.testing.assert_allclose(np.asarray(mesh.get_array()), vector.project(acts)[:3].T)
+    assert [each.get_text() for each in ax.get_xticklabels()] == [
+        "<s>",
+        "·<b>sea</b>",
+        "↵",
+    ]
+    assert [each.get_text() for each in ax.get_yticklabels()] == ["1", "3"]
+    assert ax.get_xlabel() == "token of prompt 0"
+    figure = ax.get_figure()
+    assert figure is not None
+    assert figure.axes[1].get_ylabel() == "projection on calm"
+
+
+def test_projections_by_cosine_are_between_minus_one_and_one():
+    acts, vector = made.all_tokens(), made.vector((3,))
+    ax = ster.plots.projections(acts, vector, prompt=1, cosine=True)
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    rows = acts.layer(3)[3:].astype("f8")
+    direction = vector.array[0].astype("f8")
+    expected = rows @ direction / np.linalg.norm(rows, axis=1)
+    expected /= np.linalg.norm(direction)
+    np.testing.assert_allclose(np.asarray(mesh.get_array())[0], expected, rtol=1e-6)
+
+
+def test_projections_of_one_token_each_are_those_of_all_prompts():
+    ax = ster.plots.projections(made.activations(), made.vector())
+    names = [each.get_text() for each in ax.get_xticklabels()]
+    assert names == [f"prompt {number}" for number in range(4)]
+    assert ax.get_xlabel() == "prompt (token: last)"
+    with pytest.raises(DocumentError, match="no row of prompt 4; prompts count from 0"):
+        ster.plots.projections(made.activations(), made.vector(), prompt=4)
+
+
+def test_many_tokens_are_not_all_named():
+    acts = made.activations(200)
+    ax = ster.plots.projections(acts, made.vector())
+    names = [each.get_text() for each in ax.get_xticklabels()]
+    assert names == [f"prompt {number}" for number in range(0, 200, 4)]
+
+
+def test_a_text_is_coloured_by_its_projection():
+    acts, vector = made.all_tokens(), made.vector((1, 3))
+    shown = ster.plots.projected_text(acts, vector, 3)
+    values = vector.project(acts)[:3, 1]
+    np.testing.assert_allclose(shown.values, values)
+    # The first token is the template's.
+    assert shown.scale == np.abs(values[1:]).max()
+    page = shown._repr_html_()
+    assert re.findall(r'title="([^"]*)"', page) == [f"{each:+.4g}" for each in values]
+    spans = re.findall(r'<span title="[^"]*" style="([^"]*)">(.*?)</span><wbr>', page)
+    texts = [words for _, words in spans]
+    assert texts == ["&lt;s&gt;", "·&lt;b&gt;sea&lt;/b&gt;", "↵<br>"]
+    for (look, _), value in zip(spans, values, strict=True):
+        colour = "213, 94, 0" if value > 0 else "0, 114, 178"
+        depth = 0.6 * min(1, abs(value) / shown.scale)
+        assert f"rgba({colour}, {depth:.2f})" in look
+        sign = "solid" if value > 0 else "dotted"
+        assert f"2px {sign if depth > 0.15 else 'hidden'} currentColor" in look
+
+
+def test_a_coloured_text_has_a_plain_repr():
+    acts, vector = made.all_tokens(), made.vector((3,))
+    shown = ster.plots.projected_text(acts, vector, prompt=1)
+    low, high = sorted(vector.project(acts)[3:, 0])
+    assert repr(shown) == (
+        f"ProjectedText('calm', layer 3, 2 tokens, {low:.4g} to {high:.4g})"
+    )
+
+
+def test_a_coloured_text_escapes_what_is_hostile_and_ends():
+    hostile = "<script>\x1b\u202e"
+    shown = ster.plots.ProjectedText(
+        tokens=(hostile,) * 2500,
+        values=np.zeros(2500),
+        scale=0.0,
+        layer=1,
+        trait_name=hostile,
+    )
+    page = shown._repr_html_()
+    assert "<script" not in page
+    assert page.count(r"&lt;script&gt;\u{1b}\u{202e}") == 2001
+    assert page.endswith(" … 500 more tokens</div>")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"layer": None}, LayerError, "which layer of the vector[?] there are 1, 3"),
+        ({"layer": 2}, LayerError, "the vector has no layer 2"),
+        ({"prompt": 2}, DocumentError, "no row of prompt 2; prompts count from 0 to 1"),
+        ({"activations": made.activations()}, DocumentError, "do not say which tokens"),
+        (
+            {"activations": replace(made.all_tokens(), layers=(0, 1))},
+            LayerError,
+            "layer 3 of the vector was not read",
+        ),
+    ],
+)
+def test_what_cannot_be_coloured_is_refused(change, error, sentence):
+    known = {"activations": made.all_tokens(), "vector": made.vector(), "layer": 3}
+    with pytest.raises(error, match=sentence):
+        ster.plots.projected_text(**(known | change))
