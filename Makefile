@@ -20,10 +20,10 @@ MODEL ?= build/real_model/smollm2-f32
 # The same stored bf16, for one case; there is none of a model that was chosen.
 BF16_MODEL ?= $(if $(filter build/%,$(MODEL)),build/real_model/smollm2-bf16)
 
-.PHONY: help run check test bench bench-7b clean
+.PHONY: help run check test docs reference notebooks bench bench-7b clean
 
 help: ## print these targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/run.stamp ## write the toy checkpoint, extract two prompts, look inside
 	@$(BIN)/ster toy-model build/toy
@@ -34,8 +34,17 @@ check: .venv/dev.stamp ## lint, format, types and import rules: seconds
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy && $(BIN)/lint-imports
 
-test: check ## everything that CI runs: check, then all tests
+test: check docs ## everything that CI runs: check, docs, then all tests
 	@$(BIN)/pytest
+
+docs: .venv/docs.stamp ## build the documentation into build/site: seconds
+	@$(BIN)/zensical build --strict
+
+reference: .venv/dev.stamp ## write docs/reference and the table of families anew
+	@$(BIN)/python -m assets.reference && $(BIN)/python -m assets.families_table
+
+notebooks: .venv/dev.stamp ## run the notebooks of examples/ and store what they show
+	@$(BIN)/python -m assets.notebooks
 
 bench: .venv/bench.stamp $(filter build/%,$(MODEL) $(BF16_MODEL)) ## measure against transformers: 35 minutes; DEVICE=metal: 10
 	@$(BIN)/python -m benchmarks.bench --model $(MODEL) $(if $(BF16_MODEL),--bf16-model $(BF16_MODEL)) $(if $(DATA),--data $(DATA)) \
@@ -54,6 +63,9 @@ clean: ## remove what the other targets made
 
 .venv/dev.stamp: .venv/run.stamp
 	@$(PIP) --editable '.[dev]' && touch $@
+
+.venv/docs.stamp: .venv/run.stamp
+	@$(PIP) --editable '.[docs]' && touch $@
 
 .venv/bench.stamp: .venv/run.stamp
 	@$(PIP) --editable '.[bench,mlx-lm]' && touch $@

@@ -1,4 +1,4 @@
-"""Write the README's table of families anew: ``python -m assets.families_table``."""
+"""Write the table of docs/models.md anew: ``python -m assets.families_table``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ster.architecture.catalogue import markdown_table
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 BEGIN = "<!-- families: python -m assets.families_table -->\n"
 END = "<!-- /families -->"
 
@@ -19,4 +19,4 @@ def with_table(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

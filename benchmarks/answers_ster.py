@@ -12,7 +12,7 @@ import time
 
 import ster
 from benchmarks.steered import ster_parser
-from ster.documents.prompts import read_prompt_set
+from ster.documents.prompt_sets.files import read_prompt_set
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
         options.model, device=options.device, precision=options.precision
     )
     vector = ster.SteeringVector.load(options.vector)
-    prompts = read_prompt_set(options.input)
+    prompts = [*read_prompt_set(options.input)]
     # Weights are in memory from here on, as they are in the peer.
     runtime.generate(prompts[0], steer=[vector], max_new_tokens=2)
     write = write_one_by_one if options.one_by_one else write_all

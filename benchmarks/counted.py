@@ -21,7 +21,7 @@ from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
 from ster.checkpoint.weight_file import WeightFile
 from ster.cli import run
-from ster.documents.prompts import read_prompt_set
+from ster.documents.prompt_sets.files import read_prompt_set
 from ster.reporting import QuietReporter
 from ster.stream.packing import DistinctTokens
 
@@ -86,7 +86,7 @@ def timed(work: Callable[..., Any], spent: Count) -> Callable[..., Any]:
 def count_tokens(model: str, prompts: str) -> dict[str, int]:
     """Count the distinct tokens of a run, and those whose rows are read."""
     encoder = load_encoder(open_files(model, None), "auto", QuietReporter())
-    ids = encoder.encode(read_prompt_set(prompts))
+    ids = encoder.encode([*read_prompt_set(prompts)])
     distinct = DistinctTokens()
     return {
         "num_tokens": sum(distinct.add(prompt, 0) for prompt in ids),

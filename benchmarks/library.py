@@ -16,7 +16,7 @@ from typing import Any
 from ster import load
 from ster.checkpoint.resolve import open_files
 from ster.checkpoint.tokenizer import load_encoder
-from ster.documents.prompts import read_prompt_set
+from ster.documents.prompt_sets.files import read_prompt_set
 from ster.reporting import Progress, QuietReporter
 
 
@@ -45,7 +45,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         chat_template=options.chat_template,
         reporter=counter,
     )
-    prompts = read_prompt_set(options.input)
+    prompts = [*read_prompt_set(options.input)]
     started = time.perf_counter()
     if options.output:
         runtime.write_activations(prompts, options.output, options.layers)

@@ -19,7 +19,7 @@ from benchmarks.rates import timer, token_seconds
 from benchmarks.weights import token_values
 from ster.architecture.parts import Experts
 from ster.architecture.spec import ModelSpec
-from ster.documents.prompts import read_prompt_set
+from ster.documents.prompt_sets.files import read_prompt_set
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def read_many(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Read all layers of all prompts, and count what that multiplies."""
-    prompts = read_prompt_set(options.input)
+    prompts = [*read_prompt_set(options.input)]
     extract = timer(lambda: runtime.activations(prompts))
     tokens = counter.num_tokens
     return {

@@ -121,6 +121,24 @@ class UsageError(SterError):
     exit_code = 2
 
 
+def check_word(name: str, word: object, known: tuple[str, ...]) -> str:
+    """Take one of several words.
+
+    Raises:
+        UsageError: It is another; says which there are.
+    """
+    if isinstance(word, str) and word in known:
+        return word
+    expected = " or ".join([", ".join(known[:-1]), known[-1]])
+    shown = quoted(word) if isinstance(word, str) else repr(word)
+    raise UsageError(
+        f"unknown {name} {shown}; expected {expected}",
+        field=name,
+        found=word,
+        expected=known,
+    )
+
+
 class DeviceError(SterError):
     """The device, or the precision on that device, is not available here."""
 

@@ -22,6 +22,7 @@ from ster.decoder.memory import parse_memory
 from ster.decoder.wide import open_wide
 from ster.errors import UsageError
 from ster.layers import Layers, select_layers
+from ster.notebook import NotebookReporter, is_notebook
 from ster.reporting import QuietReporter, Reporter
 from ster.runs.choice import ModelChoice
 from ster.runs.session import Session
@@ -40,6 +41,7 @@ def load(
     revision: str | None = None,
     memory: str | int | None = None,
     reporter: Reporter | None = None,
+    progress: bool | None = None,
 ) -> Runtime:
     """Load a checkpoint.
 
@@ -56,6 +58,8 @@ def load(
             share of what is free.
         reporter: Receives notes, warnings and progress. By default warnings become
             Python warnings, and the rest is dropped.
+        progress: Whether a notebook shows how far a run is, with speed and time left;
+            in a notebook it does unless a reporter is given.
 
     Raises:
         SterError: Whatever can be refused before the weights are opened.
@@ -77,7 +81,10 @@ def load(
         memory=None if memory is None else parse_memory(memory),
     )
     check_device(device, precision, known=(*DEVICES, MLX_CPU))
-    return open_runtime(choice, reporter=reporter or QuietReporter())
+    if reporter is None:
+        shown = is_notebook() if progress is None else progress
+        reporter = NotebookReporter() if shown else QuietReporter()
+    return open_runtime(choice, reporter=reporter)
 
 
 def open_runtime(

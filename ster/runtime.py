@@ -11,14 +11,16 @@ from collections.abc import Iterable
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
+from ster.documents.activations.files import check_suffix
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.documents.prompts import check_asked
-from ster.errors import require_number
+from ster.errors import check_word, require_number
 from ster.html import to_html
 from ster.layers import Layers, select_layers
+from ster.points import RESID_POST, select_points
 from ster.reporting import Reporter
 from ster.runs.cards import describe_session, session_card
 from ster.runs.plan import Plan
@@ -32,7 +34,6 @@ from ster.workflows.answers import Answers
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector
 from ster.workflows.extracting import (
-    check_on_interrupt,
     collect,
     show_tokens,
     write_activations,
@@ -118,6 +119,7 @@ class Runtime(Answers):
         layers: Layers = "all",
         *,
         tokens: Tokens = "last",
+        points: str | Iterable[str] = RESID_POST,
         role: str = "user",
         asked: Iterable[str | None] | None = None,
         steer: Steer = (),
@@ -136,6 +138,9 @@ class Runtime(Answers):
                 index, indices, a slice or a ``--tokens`` value such as ``"0,-3.."``; or
                 a function that takes a prompt's ``ReadTokens`` and returns indices or a
                 mask.
+            points: Where in a block: ``"resid_post"``, after it; ``"resid_mid"``,
+                between its halves; ``"attn_out"`` or ``"mlp_out"``, what a half adds;
+                or several of them.
             role: Whose turn a text is under a template: the ``"user"``'s, or the
                 ``"assistant"``'s.
             asked: What each text answers, None where it answers nothing; such a text is
@@ -154,7 +159,7 @@ class Runtime(Answers):
         """
         if isinstance(prompts, PairSet):
             asked, prompts = prompts.asked, prompts.prompts
-        check_on_interrupt(on_interrupt)
+        check_word("on_interrupt", on_interrupt, ("raise", "keep"))
         checked = PromptSet.of(prompts)
         known = None if asked is None else check_asked(asked)
         measure = norms_of(self._session, checked, known)
@@ -166,6 +171,7 @@ class Runtime(Answers):
             asked=known,
             role=role,
             tokens=choose_tokens(tokens),
+            points=select_points(points),
             locate=True,
             deltas=sum_deltas(steer, self._session, measure),
         )
@@ -263,19 +269,47 @@ class Runtime(Answers):
     def write_activations(
         self,
         prompts: Prompts,
-        output: str | os.PathLike[str],
+        output: Path,
         layers: Layers = "all",
+        *,
+        tokens: Tokens = "last",
+        points: str | Iterable[str] = RESID_POST,
+        role: str = "user",
+        store: str = "f32",
     ) -> Plan:
         """Read as ``activations`` does, and write the rows to a document as they come.
 
         Memory does not grow with the number of prompts.
 
+        Args:
+            prompts: As for ``activations``.
+            output: Where the document goes: ``.json``, for one row a prompt,
+                ``.safetensors`` or ``.npz``.
+            layers: As for ``activations``.
+            tokens: As for ``activations``.
+            points: As for ``activations``.
+            role: As for ``activations``.
+            store: ``f32``, or ``f16`` for half the bytes; not for JSON.
+
         Raises:
             SterError: As for ``activations``, or the output cannot be written. An old
                 document then stays as it was, and nothing else is left behind.
         """
-        selected = self._select(layers)
-        return write_activations(self._session, prompts, selected, output)
+        choice, chosen = choose_tokens(tokens), select_points(points)
+        form = check_suffix(
+            output, points=chosen, one_row=choice.may_be_one, store=store
+        )
+        reading = plan_reading(
+            self._session,
+            prompts,
+            self._select(layers),
+            repeats=self._session.keeps_blocks,
+            role=role,
+            tokens=choice,
+            points=chosen,
+            locate=form != "json",  # which does not say it
+        )
+        return write_activations(reading, output, store=store)
 
     def _select(self, layers: Layers) -> tuple[int, ...]:
         return select_layers(layers, self.config.num_hidden_layers)

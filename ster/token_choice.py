@@ -54,6 +54,13 @@ class TokenChoice:
         return self.words == "mean"
 
     @property
+    def may_be_one(self) -> bool:
+        """Whether every prompt may have one row; of some choices only a run tells."""
+        return self.words != "all" and (
+            len(self.picks) < 2 or self.function is not None
+        )
+
+    @property
     def needs_text(self) -> bool:
         """Whether the text's own tokens have to be told from a template's."""
         return self.words in ("text", "mean")

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ster.documents.activations.artifact import ActivationWriter
 from ster.documents.activations.value import Activations
 from ster.documents.float32 import narrow
 from ster.errors import (
@@ -24,6 +23,7 @@ from ster.errors import (
     OutputError,
     SterError,
 )
+from tests.activation_documents import described, write_pieces
 
 EMPTY = "activations need a prompt, a layer and a width"
 finite_f32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -58,13 +58,12 @@ GOLDEN = (
 def test_the_document_is_written_byte_by_byte_as_specified(tmp_path: Path):
     path = tmp_path / "a/out.json"
     tiny = np.array([1], dtype=np.uint32).view(np.float32)[0]
-    rows = np.array([[1e-7, 3.4028235e38, tiny], [0.1, -0.0, 1]], dtype=np.float32)
+    rows = np.array([[0.1, -0.0, 1], [1e-7, 3.4028235e38, tiny]], dtype=np.float32)
     more = np.array([[16777216, -1 / 3, 0], [7.038531e-26, -1.5, 123456.789]])
     more[1, 0] = np.uint32(0x15AE43FD).reshape(1).view(np.float32)[0]
-    writer = ActivationWriter(path, model='a/"b"', model_revision=None, hidden_size=3)
-    with writer:
-        writer.write("é\n🦙", [10, 2], rows)
-        writer.write("é\n🦙", (2, 10), more.astype(np.float32))
+    prompts = ("é\n🦙", "é\n🦙")
+    parts = described(prompts=prompts, layers=(2, 10), model='a/"b"', hidden_size=3)
+    write_pieces(path, parts, rows[None], more.astype(np.float32)[None])
     assert path.read_bytes().decode() == GOLDEN
 
 
@@ -139,24 +138,18 @@ def test_rows_of_any_layout_are_written_as_f32(
 ):
     rows = np.array([[1, 2, 3], [4, 5, 6.5]], dtype=np.float32)
     path = tmp_path / "out.json"
-    with ActivationWriter(path, model="m", model_revision=None, hidden_size=3) as out:
-        out.write("a", [0, 1], convert(rows))
+    parts = described(layers=(0, 1), hidden_size=3)
+    write_pieces(path, parts, convert(rows)[None])
     assert Activations.load(path).array[0].tolist() == rows.tolist()
 
 
-def write_records(writer: ActivationWriter, *records: Any) -> None:
-    with writer:
-        for record in records:
-            writer.write(*record)
-
-
-def failing_write(path: Path, *record: Any, **header: Any) -> SterError:
+def failing_write(path: Path, *pieces: Any, **parts: Any) -> SterError:
+    """Write a row that fits, then others; return what is said of it."""
     path.write_bytes(b"old")
-    parts = {"model": "m", "model_revision": None, "hidden_size": 2} | header
+    whole: dict[str, Any] = {"prompts": ("a", "b"), "layers": (2,)} | parts
+    fits = np.ones((1, len(whole["layers"]), 2))
     with pytest.raises(SterError) as refusal:
-        write_records(
-            ActivationWriter(path, **parts), ("a", [0], np.ones((1, 2))), record
-        )
+        write_pieces(path, described(**whole), fits, *pieces)
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     return refusal.value
@@ -164,55 +157,69 @@ def failing_write(path: Path, *record: Any, **header: Any) -> SterError:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39])
 def test_a_value_that_is_not_finite_is_never_written(tmp_path: Path, value: float):
-    rows = np.array([[1, 2], [3, value], [4, value]])
-    refusal = failing_write(tmp_path / "out.json", "b", [4, 2, 3], rows)
+    rows = np.array([[[1, 2], [3, value], [4, value]]])
+    refusal = failing_write(tmp_path / "out.json", rows, layers=(0, 2, 3))
     assert isinstance(refusal, NumericsError)
     assert str(refusal) == "layer 2 of prompt 2 is not finite"
+    assert (refusal.layer, refusal.prompt) == (2, 2)
 
 
 @pytest.mark.parametrize(
-    ("record", "cause"),
+    ("pieces", "cause"),
     [
-        (("b", [0], np.ones((1, 3))), "rows of shape (1, 3) for 1 layers of width 2"),
-        (("b", [0, 1], np.ones((1, 2))), "rows of shape (1, 2) for 2 layers of widt"),
-        (("b", [0], np.ones(2)), "rows of shape (2,) for 1 layers of width 2"),
-        (("b", [1, 1], np.ones((2, 2))), "a layer is given twice"),
-        (("\ud800", [0], np.ones((1, 2))), "surrogates"),
+        ([np.ones((1, 1, 3))], "rows of shape (1, 1, 3) for 1 point of (2, 1, 2)"),
+        ([np.ones((1, 2, 2))], "rows of shape (1, 2, 2) for 1 point of (2, 1, 2)"),
+        ([np.ones(2)], "rows of shape (2,) for 1 point of (2, 1, 2)"),
+        ([np.ones(())], "rows of shape () for 1 point of (2, 1, 2)"),
+        ([()], "rows of shape none for 1 point of (2, 1, 2)"),
+        ([(np.ones((1, 1, 2)),) * 2], "rows of shape (1, 1, 2), (1, 1, 2) for 1 poin"),
+        ([np.ones((2, 1, 2))], "there are more rows than 2"),
+        ([np.ones((1, 1, 2))] * 2, "there are more rows than 2"),
+        ([], "1 row came of 2"),
     ],
 )
-def test_a_record_that_does_not_fit_leaves_the_old_file(
-    tmp_path: Path, record: tuple[object, ...], cause: str
+def test_rows_that_do_not_fit_leave_the_old_file(
+    tmp_path: Path, pieces: list[Any], cause: str
 ):
-    refusal = failing_write(tmp_path / "out.json", *record)
+    refusal = failing_write(tmp_path / "out.json", *pieces)
     assert isinstance(refusal, OutputError)
     assert refusal.sentence == f"failed to write {tmp_path / 'out.json'}"
     assert cause in refusal.causes[0]
 
 
-@pytest.mark.parametrize("field", ["model", "model_revision"])
-def test_a_name_that_is_no_utf8_is_refused_in_one_line(tmp_path: Path, field: str):
-    refusal = failing_write(tmp_path / "out.json", **{field: "mod\udcffel"})
+def test_a_layer_that_is_given_twice_is_refused():
+    with pytest.raises(DocumentError, match="layers of activations must be ascending"):
+        described(layers=(1, 1))
+
+
+@pytest.mark.parametrize("field", ["model", "model_revision", "prompts"])
+def test_a_text_that_is_no_utf8_is_refused_in_one_line(tmp_path: Path, field: str):
+    text = "mod\udcffel"
+    parts = {field: ("a", text) if field == "prompts" else text}
+    refusal = failing_write(tmp_path / "out.json", np.ones((1, 1, 2)), **parts)
     assert isinstance(refusal, OutputError)
+    assert "surrogates" in refusal.causes[0]
     assert "\n" not in str(refusal)
 
 
 def test_an_exception_while_writing_passes_and_leaves_nothing(tmp_path: Path):
-    path = tmp_path / "a/out.json"
-    writer = ActivationWriter(path, model="m", model_revision=None, hidden_size=2)
-    writer.__enter__()
-    writer.write("a", [0], np.ones((1, 2), np.float32))
-    writer.__exit__(KeyboardInterrupt, None, None)
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_pieces(tmp_path / "a/out.json", described(), np.ones((1, 1, 2)), stop)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_vanishes_is_refused_at_the_end(tmp_path: Path):
     path = tmp_path / "a/out.json"
-    writer = ActivationWriter(path, model="m", model_revision=None, hidden_size=2)
-    writer.__enter__()
-    next(path.parent.iterdir()).unlink()
-    path.parent.rmdir()
+
+    def vanish():
+        next(path.parent.iterdir()).unlink()
+        path.parent.rmdir()
+
     with pytest.raises(OutputError, match=f"^failed to write {path}: No such"):
-        writer.__exit__(None, None, None)
+        write_pieces(path, described(), np.ones((1, 1, 2)), vanish)
     assert list(tmp_path.iterdir()) == []
 
 

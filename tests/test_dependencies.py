@@ -18,7 +18,8 @@ def declared() -> list[Requirement]:
     """List what a person who works on ster installs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    return [Requirement(line) for line in [*project["dependencies"], *extras["dev"]]]
+    lines = [*project["dependencies"], *extras["dev"], *extras["docs"]]
+    return [Requirement(line) for line in lines]
 
 
 def floor(requirement: Requirement) -> Version:

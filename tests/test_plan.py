@@ -22,6 +22,7 @@ FOOTPRINT = Footprint(
     head_bytes=700,
     embedding_bytes=80,
     token_bytes=10,
+    point_bytes=6,
     key_bytes=0,
     row_bytes=4,
     logit_bytes=50,

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster import Activations, load
+from ster import Activations, SterWarning, load
 from ster.errors import PromptError, UsageError
+from ster.runs.wave import read_rows
 from tests.checkpoints import random_ids, text, word_tokenizer, write_checkpoint
 
 LENGTHS = (5, 1, 9, 5)
@@ -187,16 +188,13 @@ def test_rows_that_are_held_at_once_are_few_where_blocks_stay(raw, monkeypatch):
     runtime = load(raw)
     monkeypatch.setattr("ster.runs.plan.MAX_ROW_BYTES", 60 * 5 * 4 * 32)
     reading = runtime.activations
-    from ster.runs import reading as module
-
-    read_rows = module.read_rows
 
     def watched(*arguments: Any, **named: Any) -> Any:
-        rows = read_rows(*arguments, **named)
+        (rows,) = read_rows(*arguments, **named)
         notes.append(range(len(rows)))
-        return rows
+        return [rows]
 
-    monkeypatch.setattr(module, "read_rows", watched)
+    monkeypatch.setattr("ster.runs.reading.read_rows", watched)
     prompts = [text(random_ids(9, seed=seed)) for seed in range(40)]
     assert len(reading(prompts, tokens="all")) == 400
     assert max(map(len, notes)) <= 60
@@ -214,9 +212,7 @@ def test_an_index_that_a_prompt_lacks_is_refused_before_weights(raw, monkeypatch
 
 def test_interrupted_readings_keep_the_finished_waves_where_asked(raw, monkeypatch):
     monkeypatch.setattr("ster.runs.plan.WAVE_TOKENS", 6)
-    from ster.runs import reading as module
-
-    read_rows, calls = module.read_rows, iter(range(99))
+    calls = iter(range(99))
 
     def stopped(*arguments: Any, **named: Any) -> Any:
         if next(calls) == 1:
@@ -224,9 +220,10 @@ def test_interrupted_readings_keep_the_finished_waves_where_asked(raw, monkeypat
         return read_rows(*arguments, **named)
 
     expected = load(raw).activations(PROMPTS[:2], tokens="all")
-    monkeypatch.setattr(module, "read_rows", stopped)
+    monkeypatch.setattr("ster.runs.reading.read_rows", stopped)
     runtime = load(raw)
-    kept = runtime.activations(PROMPTS, tokens="all", on_interrupt="keep")
+    with pytest.warns(SterWarning, match="stopped: kept 2 of 4 prompts"):
+        kept = runtime.activations(PROMPTS, tokens="all", on_interrupt="keep")
     assert kept.prompts == tuple(PROMPTS[:2])
     close(kept.array, expected.array)
     calls = iter(range(99))

@@ -27,6 +27,7 @@ from ster.errors import (
 )
 from ster.loading import open_runtime
 from ster.reporting import Progress, SterWarning
+from ster.runs import wave
 from ster.runs.choice import ModelChoice
 from ster.runtime import Runtime
 from tests.checkpoints import (
@@ -440,10 +441,8 @@ def test_a_document_grows_wave_by_wave_beside_its_place(
     checkpoint, tmp_path, monkeypatch
 ):
     """What is held does not grow with the number of prompts."""
-    import ster.runs.reading
-
     output, sizes = tmp_path / "out.json", []
-    read_rows = ster.runs.reading.read_rows
+    read_rows = wave.read_rows
 
     def watched(*arguments: Any, **named: Any) -> Any:
         sizes.append(sum(file.stat().st_size for file in tmp_path.iterdir()))

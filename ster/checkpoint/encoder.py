@@ -23,10 +23,10 @@ from ster.checkpoint.tokens.texts import (
     refuse_what_is_no_text,
     split_texts,
 )
-from ster.errors import PromptError, TemplateError, UsageError
-from ster.text import quoted
+from ster.errors import PromptError, TemplateError, check_word
 
 _WAY_OUT = "--chat-template off encodes raw text"
+# Whose turn a text without a prompt may be.
 ROLES = ("user", "assistant")
 
 
@@ -91,7 +91,7 @@ class Encoder:
             TemplateError: As for ``encode``.
             UsageError: There is no such role.
         """
-        check_role(role)
+        check_word("role", role, ROLES)
         known = match_prompts(texts, prompts)
         if role == "assistant":
             return self._encode_answers(texts, known, locate=True)[0]
@@ -301,21 +301,6 @@ class Encoder:
             if len(ids) == 0:
                 raise PromptError("tokenizer produced no tokens", prompt=number)
         return LocatedTexts(token_ids=token_ids, own=own)
-
-
-def check_role(role: str) -> None:
-    """Refuse what is no role that a text may have.
-
-    Raises:
-        UsageError: It is neither ``user`` nor ``assistant``.
-    """
-    if role not in ROLES:
-        raise UsageError(
-            f"unknown role {quoted(str(role))}; expected user or assistant",
-            field="role",
-            found=role,
-            expected=ROLES,
-        )
 
 
 def _turn(role: str, content: str) -> Mapping[str, str]:

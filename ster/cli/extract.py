@@ -10,7 +10,32 @@ from ster.cli.answer import render_beside
 from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output, take_prompts
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Layers, Text
-from ster.errors import UsageError
+from ster.errors import UsageError, check_word
+from ster.points import parse_points
+from ster.token_choice import parse_tokens
+
+
+def _check_tokens(words: str) -> str:
+    """Refuse what is no choice of tokens."""
+    parse_tokens(words)
+    return words
+
+
+def _check_points(words: str) -> str:
+    """Refuse what is no point of a block."""
+    parse_points(words)
+    return words
+
+
+def _check_role(word: str) -> str:
+    """Refuse what is no role."""
+    return check_word("role", word, ("user", "assistant"))
+
+
+def _check_store(word: str) -> str:
+    """Refuse what is no width."""
+    return check_word("store", word, ("f32", "f16"))
+
 
 Input = Annotated[
     str | None,
@@ -31,8 +56,48 @@ Output = Annotated[
         "--output",
         metavar="<FILE>",
         callback=take_output,
-        help="Where the activations go, - for standard output; an old file is replaced "
-        "only when the new one is whole.",
+        help="Where the activations go: .json, .safetensors or .npz, or - for standard "
+        "output. An old file is replaced only when the new one is whole.",
+    ),
+]
+TokensOption = Annotated[
+    str,
+    typer.Option(
+        "--tokens",
+        metavar="<TOKENS>",
+        callback=_check_tokens,
+        help="Which tokens: last, the encoded prompt's; text, the last of the text "
+        "itself inside a template; all; mean, over the text's own tokens; or indices "
+        "and half-open ranges such as 0,-3.., negative ones counted from the end.",
+    ),
+]
+PointsOption = Annotated[
+    str,
+    typer.Option(
+        "--points",
+        metavar="<POINTS>",
+        callback=_check_points,
+        help="Where in a block: resid_post, after it; resid_mid, between its halves; "
+        "attn_out and mlp_out, what each half adds. A comma list.",
+    ),
+]
+Role = Annotated[
+    str,
+    typer.Option(
+        "--role",
+        metavar="<ROLE>",
+        callback=_check_role,
+        help="Whose turn a prompt is under a template: user or assistant.",
+    ),
+]
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="<WIDTH>",
+        callback=_check_store,
+        help="The width of the numbers in .safetensors and .npz: f32, or f16 for half "
+        "the bytes.",
     ),
 ]
 
@@ -45,18 +110,39 @@ def extract(
     output_path: Output,
     flags: ModelFlags,
     layers: Layers = "all",
+    tokens: TokensOption = "last",
+    points: PointsOption = "resid_post",
+    role: Role = "user",
+    store: Store = "f32",
     text: Text = None,
 ) -> str:
-    """Write the residual stream at the last token of every prompt, as JSON.
+    """Write the residual stream of prompts: at the last token of each, or at others.
 
     It is read after each chosen block, 0 being the first, and never after the final
     norm. Prints the path of the document.
     """
+    # Late, so that `ster --help` does not wait for the array libraries.
+    from ster.documents.activations.files import check_suffix
+
     if (input_path is None) == (not prompt):
         raise UsageError("give either --input or --prompt")
     flags.check_device()
     check_output(output_path, input_file(input_path))
+    check_suffix(
+        output_path,
+        points=parse_points(points),
+        one_row=parse_tokens(tokens).may_be_one,
+        store=store,
+    )
     prompts = read_prompts(input_path, prompt)
     with flags.open(layers, output_path) as runtime:
-        runtime.write_activations(prompts, output_path, layers=layers)
+        runtime.write_activations(
+            prompts,
+            output_path,
+            layers=layers,
+            tokens=tokens,
+            points=points,
+            role=role,
+            store=store,
+        )
     return render_beside(output_path, output_path, text=text)

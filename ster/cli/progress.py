@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ster.cli.streams import Messages, say
 from ster.interrupts import raise_if_stopped
+from ster.pace import Pace, describe, is_done
 from ster.reporting import Progress, Reporter
 from ster.text import megabytes, one_line
 
@@ -49,28 +50,6 @@ def open_console() -> Console:
 # Runs that say which item they are at; of the others a line says how far they are.
 EACH = ("extracting prompt", "reading pair")
 QUIET_SECONDS = 5.0
-
-
-class Pace:
-    """Measures how fast a run goes, from its first progress on.
-
-    Args:
-        clock: Returns seconds that never go back.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._label = ""
-        self._begun, self._tokens = 0.0, 0
-
-    def measure(self, progress: Progress) -> float:
-        """Return the tokens a second; 0 where nothing was measured yet."""
-        now = self._clock()
-        if progress.label != self._label:
-            self._label = progress.label
-            self._begun, self._tokens = now, progress.tokens_done
-        elapsed = now - self._begun
-        return (progress.tokens_done - self._tokens) / elapsed if elapsed > 0 else 0.0
 
 
 class Seldom:
@@ -241,7 +220,7 @@ class LiveReporter:
         if is_new:
             self._phase = progress.label
             self._task = self._bar.add_task("", total=None)
-        if is_new or _is_done(progress) or now - self._drawn >= REDRAW_SECONDS:
+        if is_new or is_done(progress) or now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
             self._draw(progress, speed)
             self._bar.start()
@@ -269,40 +248,6 @@ class LiveReporter:
             self._task,
             description=words,
             completed=done,
-            total=done if _is_done(progress) else total,
+            total=done if is_done(progress) else total,
             refresh=True,
         )
-
-
-def _is_done(progress: Progress) -> bool:
-    """Tell whether all is done; answers may end before they have all their tokens."""
-    return progress.prompts_done >= progress.num_prompts
-
-
-def describe(progress: Progress, tokens_per_second: float) -> str:
-    """Say how far a run has come, and how long it will take where that is known.
-
-    Args:
-        progress: The state of the run.
-        tokens_per_second: Measured speed; 0 where nothing was measured yet.
-    """
-    counted = progress.label.rpartition(" ")[2]
-    parts = [f"{progress.prompts_done}/{progress.num_prompts} {counted}s"]
-    if progress.layer is not None:
-        parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
-    else:
-        noun = "token" if progress.tokens_done == 1 else "tokens"
-        parts.append(f"{progress.tokens_done:,} {noun} written")
-    if tokens_per_second > 0:
-        parts.append(f"{tokens_per_second:,.0f} tokens/s")
-        tokens_left = max(0, progress.num_tokens - progress.tokens_done)
-        if tokens_left and not _is_done(progress):
-            parts.append(f"{_clock_time(tokens_left / tokens_per_second)} left")
-    return ", ".join(parts)
-
-
-def _clock_time(seconds: float) -> str:
-    """Write seconds as minutes and seconds, with hours where there are any."""
-    minutes, second = divmod(round(seconds), 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ster.cli import tables
-from ster.cli.answer import show, show_beside
+from ster.cli.answer import render_beside, show, show_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Command, Group, Layers, Text
 from ster.cli.steering import split_vector
@@ -59,8 +59,8 @@ Output = Annotated[
     typer.Option(
         "--output",
         metavar="<FILE>",
-        help="Where the steering artifact goes; an old file is replaced only when the "
-        "new one is whole.",
+        help="Where the steering artifact goes: .json, .safetensors, .npz, or .gguf "
+        "for llama.cpp. An old file is replaced only when the new one is whole.",
     ),
 ]
 Vector = Annotated[
@@ -124,6 +124,16 @@ Artifact = Annotated[
 ]
 
 
+ExportedLayers = Annotated[
+    str,
+    typer.Option(
+        "--layers",
+        metavar="<LAYERS>",
+        help="Which of its layers to write: all, or indices and half-open ranges.",
+    ),
+]
+
+
 @vector_app.callback()
 def vector(*, text: Text = None) -> None:
     """Fit directions to contrastive pairs, choose and measure them."""
@@ -152,9 +162,11 @@ def train(
     """
     # Late, here and below, so that `ster --help` does not wait for the array libraries.
     from ster.documents.pairs import PairSet
+    from ster.documents.steering import check_suffix
 
     flags.check_device()
     check_output(output_path, [pairs_path])
+    check_suffix(output_path)
     pairs = PairSet.load(pairs_path)
     with flags.open(layers, output_path) as runtime:
         vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
@@ -185,11 +197,13 @@ def optimize(
     prints what it holds and how every candidate did, beside random directions.
     """
     from ster.documents.pairs import PairSet
+    from ster.documents.steering import check_suffix
     from ster.workflows.choosing import check_holdout, split_pairs
 
     flags.check_device()
     check_holdout(holdout)
     check_output(output_path, [pairs_path])
+    check_suffix(output_path)
     pairs = PairSet.load(pairs_path)
     split_pairs(len(pairs), holdout)
     with flags.open(layers, output_path) as runtime:
@@ -253,6 +267,35 @@ def inspect(*, artifact: Artifact, text: Text = None) -> Iterator[str]:
         raise DocumentError(f"failed to inspect {artifact}", error) from error
     table = partial(tables.summary, vector)
     return show({"artifact": vector.summary}, text=text, table=table)
+
+
+@vector_app.command(
+    "export",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector export calm.json --output calm.gguf --layers 1..30",
+)
+def export(
+    *,
+    artifact: Artifact,
+    output_path: Output,
+    layers: ExportedLayers = "all",
+    text: Text = None,
+) -> str:
+    """Write a steering artifact in another format.
+
+    The suffix of the output says which: .json, .safetensors, .npz, or .gguf, a control
+    vector for llama.cpp, which has no place for layer 0. Prints the output's path.
+    """
+    from ster.documents.steering import check_suffix
+    from ster.vectors.some_layers import take_layers
+    from ster.vectors.steering import SteeringVector
+
+    check_output(output_path, [artifact])
+    check_suffix(output_path)
+    vector = take_layers(SteeringVector.load(artifact), layers)
+    vector.save(output_path)
+    return render_beside(output_path, output_path, text=text)
 
 
 def read_trial(

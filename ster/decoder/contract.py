@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -49,6 +49,33 @@ class LayerInputs(Generic[Array]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Points(Generic[Array]):
+    """What of a block's inside is wanted, and what it was, once the block has run.
+
+    ``attn_out`` is what the attention half adds to the stream, after its out-norm and
+    the residual multiplier where a family has them; ``mlp_out`` is what the
+    feed-forward half adds, likewise. ``resid_mid`` is the stream between the halves,
+    which only a block that runs one after the other has. To rounding,
+
+        resid_mid = resid_pre + attn_out
+        resid_post = resid_pre + attn_out + mlp_out,
+
+    where resid_pre is the stream that the block was given, and resid_post the stream
+    that it returns.
+
+    Args:
+        wanted: Of ``points.POINTS``, all but ``resid_post``; no ``resid_mid`` of a
+            parallel block.
+        found: Filled by the block: by point, the rows that it returns, in their order,
+            (num_queries, hidden_size), f32 whatever the precision. They are not
+            overwritten; on a device they are evaluated with what the block returns.
+    """
+
+    wanted: frozenset[str]
+    found: dict[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen(Generic[Array]):
     """The next tokens of some texts.
 
@@ -71,6 +98,7 @@ class Footprint:
         head_bytes: Final norm and head.
         embedding_bytes: What of the embedding is held where texts are written.
         token_bytes: One token of a stream, its share of everything that grows with it.
+        point_bytes: The same token again for each point inside a block that is read.
         key_bytes: One token of one prompt, shared or not: attention lists its keys.
         row_bytes: One row that is read out.
         logit_bytes: One row of logits, with what its use takes.
@@ -84,6 +112,7 @@ class Footprint:
     head_bytes: int
     embedding_bytes: int
     token_bytes: int
+    point_bytes: int
     key_bytes: int
     row_bytes: int
     logit_bytes: int
@@ -133,7 +162,11 @@ class Block(Protocol[Array]):
     """One block with its weights: attention and feed-forward part."""
 
     def __call__(
-        self, hidden: Array, inputs: LayerInputs[Array], cache: Cache[Array] | None
+        self,
+        hidden: Array,
+        inputs: LayerInputs[Array],
+        cache: Cache[Array] | None,
+        points: Points[Array] | None = None,
     ) -> Array:
         """Run the block.
 
@@ -144,6 +177,7 @@ class Block(Protocol[Array]):
             inputs: What belongs to the stream.
             cache: Takes the keys and values; where each text has one new token, it
                 holds what these attend to.
+            points: Takes what of the block's inside is wanted; None is nothing.
 
         Returns:
             resid_post of the rows that ``inputs.attention`` wants, (num_queries,
@@ -263,8 +297,8 @@ class Decoder(Protocol[Array]):
         """Finish the pending work and copy rows out as f32, (num_rows, hidden_size)."""
         ...
 
-    def materialize(self, hidden: Array) -> None:
-        """Finish the pending work on a stream.
+    def materialize(self, hidden: Array, *points: Array) -> None:
+        """Finish the pending work on a stream, and on points of the block that made it.
 
         Once per block: a lazy evaluation would otherwise hold every weight that is
         opened and closed.

@@ -296,6 +296,7 @@ def footprint(model: WideSpec, *, precision: str, longest_prompt: int) -> Footpr
         head_bytes=0,
         embedding_bytes=0,
         token_bytes=4 * model.token_values + scores,
+        point_bytes=0,
         key_bytes=8,
         row_bytes=4 * model.hidden_size,
         logit_bytes=28 * model.vocab_size,

@@ -1,7 +1,8 @@
 """The steering artifact: how a fitted direction is written, and strictly read again.
 
-One compact JSON object; each f32 has the fewest digits that read back to the same f32.
-Unknown keys are ignored, so newer documents can be read.
+As JSON it is one compact object; each f32 has the fewest digits that read back to the
+same f32. Unknown keys are ignored, so newer documents can be read. Its suffix may also
+make it ``.safetensors``, ``.npz``, or a control vector of llama.cpp, ``.gguf``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ster.documents.control_vectors import (
+    check_layers_have_slots,
+    dump_control_vector,
+    read_control_vector,
+)
 from ster.documents.fields import (
     PRODUCT,
     SCHEMA_VERSION,
@@ -25,16 +31,28 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
-from ster.documents.strict_json import (
-    JsonError,
-    check_json_name,
-    dump_json,
-    read_document,
+from ster.documents.formats import (
+    GGUF,
+    JSON,
+    NPZ,
+    SAFETENSORS,
+    input_format,
+    output_format,
 )
+from ster.documents.steering_tensors import (
+    parse_steering_tensors,
+    write_steering_tensors,
+)
+from ster.documents.strict_json import JsonError, dump_json, read_document
+from ster.documents.tensors.choice import opener_of
+from ster.documents.tensors.parts import document_failures, read_tensors
 from ster.documents.whole_files import AtomicFile, make_directories, remove_directories
 from ster.errors import DocumentError, OutputError
 
 F32 = npt.NDArray[np.float32]
+FORMATS = (JSON, SAFETENSORS, NPZ, GGUF)
+_UNREAD = "failed to read steering artifact"
+_LARGEST_LAYER = 2**63 - 1
 
 
 def read_artifact(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -43,19 +61,51 @@ def read_artifact(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         DocumentError: It cannot be read, or is no artifact that can steer.
     """
-    return read_document(
+    form = input_format(path, FORMATS)
+    unread, invalid = _UNREAD, "invalid steering artifact"
+    if form == JSON:
+        invalid = "invalid steering artifact JSON"
+        return read_document(path, _parse, unread=_UNREAD, invalid=invalid)
+    if form == GGUF:
+        with document_failures(path, unread=unread, invalid=invalid):
+            return _checked(read_control_vector(path))
+    return read_tensors(
         path,
-        _parse,
-        unread="failed to read steering artifact",
-        invalid="invalid steering artifact JSON",
+        opener_of(form),
+        lambda file: _checked(parse_steering_tensors(file)),
+        unread=unread,
+        invalid=invalid,
     )
+
+
+def check_suffix(path: str | os.PathLike[str], layers: tuple[int, ...] = ()) -> str:
+    """Refuse a name whose format cannot hold a vector, and touch nothing.
+
+    Args:
+        path: Where the artifact shall be.
+        layers: Those that it may have, as far as is known.
+
+    Returns:
+        The format: ``json``, ``safetensors``, ``npz`` or ``gguf``.
+
+    Raises:
+        OutputError: The suffix is another, or llama.cpp has no slot for a layer.
+    """
+    form = output_format(path, FORMATS)
+    if form == GGUF:
+        check_layers_have_slots(layers, os.fsdecode(path))
+    return form
 
 
 @contextmanager
 def open_artifact(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str], layers: tuple[int, ...] = ()
 ) -> Iterator[Callable[[Mapping[str, object]], None]]:
     """Open the place of an artifact; it appears, whole, when the ``with`` ends.
+
+    Args:
+        path: Where it shall be.
+        layers: Those that it may have, as far as is known.
 
     Yields:
         A function that writes the document, its keys in the order that they have.
@@ -63,12 +113,12 @@ def open_artifact(
     Raises:
         OutputError: It cannot be written. Then nothing is left behind.
     """
-    check_json_name(path)
+    form = check_suffix(path, layers)
     label = os.fsdecode(path)
     made = _make_parent(label)
     try:
         with AtomicFile(path) as file:
-            yield lambda document: file.write(dump_json(document, label))
+            yield lambda document: _write(file, document, form)
     except OutputError as error:
         remove_directories(made)
         sentence = f"failed to write steering artifact {label}"
@@ -76,6 +126,34 @@ def open_artifact(
     except BaseException:
         remove_directories(made)
         raise
+
+
+def _write(file: AtomicFile, document: Mapping[str, Any], form: str) -> None:
+    if form == JSON:
+        file.write(dump_json(document, file.path))
+        return
+    vectors = document["vectors"]
+    layers = tuple(vector["layer"] for vector in vectors)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "directions": np.array([vector["values"] for vector in vectors], "<f4"),
+        "train_margin": np.array([v["train_margin"] for v in vectors], "<f4"),
+        "train_accuracy": np.array([v["train_accuracy"] for v in vectors], "<f4"),
+    }
+    if form == GGUF:
+        file.write(dump_control_vector(document, layers, arrays, file.path))
+        return
+    if layers[-1] > _LARGEST_LAYER:
+        sentence = f"layer {layers[-1]} is beyond what {form} holds"
+        raise OutputError(f"failed to write {file.path}", sentence, layer=layers[-1])
+    arrays = {"layers": np.array(layers, "<i8"), **arrays}
+    write_steering_tensors(file.write, document, arrays, form, file.path)
+
+
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
+    if fields["layers"][0] < 0:
+        raise JsonError("a layer is below zero")
+    check_layers(fields["layers"], fields["array"])
+    return fields
 
 
 def check_layers(layers: tuple[int, ...], directions: F32) -> None:

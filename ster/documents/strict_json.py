@@ -148,12 +148,11 @@ def dump_json(document: object, path: str) -> bytes:
         raise OutputError(f"failed to write {path}", error, path=path) from error
 
 
-def check_json_name(path: str | os.PathLike[str], *ways: str) -> None:
+def check_json_name(path: str | os.PathLike[str]) -> None:
     """Refuse to give a JSON document the name of another format.
 
     Args:
         path: Where the document shall be.
-        ways: How to get the other format, where there is a way.
 
     Raises:
         OutputError: The name ends like a format that is not written here.
@@ -164,7 +163,6 @@ def check_json_name(path: str | os.PathLike[str], *ways: str) -> None:
         raise OutputError(
             f"failed to write {label}",
             f"the document is JSON and no {suffix}; {stem}.json would say so",
-            *ways,
             path=label,
             found=suffix,
             expected=".json",

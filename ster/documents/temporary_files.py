@@ -48,7 +48,7 @@ class TemporaryFile:
         if mode is not None:
             os.fchmod(self._lock, mode)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
         self._file.write(data)
 

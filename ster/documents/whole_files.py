@@ -46,7 +46,7 @@ class AtomicFile:
             self._open()
         return self
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
         with self._failures():
             self._opened().write(data)

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ster.checkpoint.encoder import Encoder, check_role
+from ster.architecture.points import check_model_has
+from ster.checkpoint.encoder import ROLES, Encoder
 from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.located import Span
-from ster.decoder.contract import Decoder
-from ster.decoder.whole import WholeModel
 from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.prompt_sets.value import Prompts, PromptSet
-from ster.errors import NumericsError, UsageError
-from ster.runs.loop import run_blocks
+from ster.errors import UsageError, check_word
+from ster.points import RESID_POST, inner_points
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.rows import WantedRows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
-from ster.runs.streams import Deltas, Steerings, pack_steered
-from ster.stream.packing import Ints, Tokens
+from ster.runs.streams import Deltas
+from ster.runs.wave import F32, check_finite, read_rows
+from ster.stream.packing import Tokens
 from ster.token_choice import TokenChoice
 
-Array = TypeVar("Array")
-F32 = NDArray[np.float32]
 LAST = TokenChoice(words="last")
 
 
@@ -44,6 +38,7 @@ class Reading:
         token_ids: Their tokens.
         own: Which of these are the text's own; None where nobody asked.
         layers: Block indices, ascending.
+        points: Where in these blocks.
         tokens: Which tokens were asked for, ...
         wanted: ... and which these are.
         plan: Waves and memory.
@@ -58,6 +53,7 @@ class Reading:
     token_ids: Sequence[TokenIds]
     own: Sequence[Span | None] | None
     layers: tuple[int, ...]
+    points: tuple[str, ...]
     tokens: TokenChoice
     wanted: WantedRows
     plan: Plan
@@ -76,12 +72,12 @@ class Reading:
             wanted=self.wanted.take(range(num_prompts)),
         )
 
-    def waves(self) -> Iterator[tuple[range, F32]]:
+    def waves(self) -> Iterator[tuple[range, list[F32]]]:
         """Run wave by wave.
 
         Yields:
-            The indices of the wave's prompts, and their rows (num_rows, num_layers,
-            hidden_size).
+            The indices of the wave's prompts, and for each point their rows (num_rows,
+            num_layers, hidden_size).
 
         Raises:
             WeightsError: A weight file is damaged or lacks a tensor.
@@ -100,12 +96,19 @@ class Reading:
                     label=self.label,
                     prompts_per_item=self.prompts_per_item,
                 )
-                rows = read_rows(
-                    decoder, token_ids, layers, self.deltas, on_block, wanted=wanted
+                arrays = read_rows(
+                    decoder,
+                    token_ids,
+                    layers,
+                    self.deltas,
+                    on_block,
+                    wanted=wanted,
+                    points=self.points,
                 )
                 numbers = wanted.prompt_index + wave.start
-                check_finite(rows, numbers, layers, self.session)
-                yield wave, rows
+                for rows in arrays:
+                    check_finite(rows, numbers, layers, self.session)
+                yield wave, arrays
 
 
 def plan_reading(
@@ -117,6 +120,7 @@ def plan_reading(
     asked: Sequence[str | None] | None = None,
     role: str = "user",
     tokens: TokenChoice = LAST,
+    points: tuple[str, ...] = (RESID_POST,),
     locate: bool = False,
     deltas: Deltas | None = None,
     label: str = "extracting prompt",
@@ -132,6 +136,7 @@ def plan_reading(
         asked: What each prompt answers, if anything.
         role: Whose message a prompt is that answers nothing: ``user`` or ``assistant``.
         tokens: Which tokens of each are read.
+        points: Where in a block they are read.
         locate: Whether to find out in any case which tokens are the text's own.
         deltas: As for ``Reading``.
         label: As for ``Reading``.
@@ -141,7 +146,9 @@ def plan_reading(
         PromptError: A prompt is empty or cannot be tokenized, or has no such token.
         TemplateError: The chat template refuses a prompt.
         CapacityError: The run does not fit.
+        CheckpointError: The model's blocks have no such point.
     """
+    check_model_has(points, session.spec)
     taken = PromptSet.of(prompts)
     token_ids, own = _encode(
         session,
@@ -155,6 +162,7 @@ def plan_reading(
     wanted = want_rows(session.encoder, token_ids, own, tokens)
     # Rows of a layer are copied out and put in order, and widened for their mean.
     copies = 0 if tokens.is_last else 4 if wanted.is_mean else 2
+    kept = len(layers) * len(points)
     both = zip(wanted.num_rows, wanted.num_read, strict=True)
     return Reading(
         session=session,
@@ -163,13 +171,15 @@ def plan_reading(
         token_ids=token_ids,
         own=own,
         layers=layers,
+        points=points,
         tokens=tokens,
         wanted=wanted,
         plan=session.plan(
             token_ids,
             layers[-1] + 1,
-            rows=[len(layers) * rows + copies * read for rows, read in both],
-            rows_per_token=len(layers) + copies,
+            rows=[kept * rows + copies * read for rows, read in both],
+            rows_per_token=kept + copies,
+            inner_points=len(inner_points(points)),
             repeats=repeats,
         ),
         deltas=deltas or {},
@@ -206,95 +216,6 @@ def want_rows(
     return WantedRows(positions=positions, is_mean=tokens.is_mean)
 
 
-def read_rows(
-    decoder: Decoder[Array],
-    prompts: Sequence[Tokens],
-    layers: Sequence[int],
-    deltas: Deltas,
-    on_block: Callable[[int], None],
-    *,
-    wanted: WantedRows | None = None,
-) -> F32:
-    """Read some tokens' residuals after chosen blocks, in one wave.
-
-    Args:
-        decoder: The blocks.
-        prompts: Token ids of the wave's prompts.
-        layers: Block indices, ascending.
-        deltas: Added to every row after its layer has been read.
-        on_block: Called with each block's index when it is done.
-        wanted: Which tokens; the last of each prompt if not given.
-
-    Returns:
-        (num_rows, num_layers, hidden_size) f32, whatever the run's precision.
-    """
-    wanted = WantedRows.last(prompts) if wanted is None else wanted
-    if isinstance(decoder, WholeModel):
-        rows = decoder.read_rows(prompts, wanted.positions, layers, deltas, on_block)
-        return wanted.reduce(rows)
-    top, steered = layers[-1], pack_steered(decoder.spec, prompts)
-    # Prompts that begin alike share rows; the top layer has the wanted rows alone.
-    found = wanted.find(steered.packed)
-    distinct, places = np.unique(found, return_inverse=True)
-    top_rows = np.arange(len(distinct))
-    is_whole = len(distinct) == len(found) and bool((distinct == found).all())
-    shape = sum(wanted.num_rows), len(layers), decoder.spec.hidden_size
-    read = np.empty(shape, np.float32)
-
-    def look(layer: int, hidden: Array) -> None:
-        if layer in layers:
-            rows = decoder.rows(hidden, distinct if layer < top else top_rows)
-            rows = rows if is_whole else rows[places]
-            read[:, layers.index(layer)] = wanted.reduce(rows)
-        else:
-            decoder.materialize(hidden)
-
-    parts = steered.parts(
-        decoder, Steerings(decoder, [deltas]), num_blocks=top + 1, top_rows=distinct
-    )
-    run_blocks(
-        decoder,
-        steered.packed.token_ids,
-        steered.packed.position_ids,
-        parts,
-        look=look,
-        on_block=on_block,
-    )
-    return read
-
-
-def check_finite(
-    rows: F32, prompts: Ints, layers: Sequence[int], session: Session
-) -> None:
-    """Refuse rows that are not finite, naming the first such prompt and layer.
-
-    Args:
-        rows: (num_rows, num_layers, hidden_size).
-        prompts: The prompt of each row, counted from 0.
-        layers: The layers of axis 1.
-        session: What read them.
-
-    Raises:
-        NumericsError: A row holds a value that is infinite or not a number.
-    """
-    finite = np.isfinite(rows).all(axis=-1)
-    if finite.all():
-        return
-    row, layer = (int(each) for each in np.argwhere(~finite)[0])
-    prompt = int(prompts[row]) + 1
-    facts: dict[str, Any] = {"layer": layers[layer], "prompt": prompt}
-    facts |= {"field": "precision", "found": session.precision}
-    sentence = (
-        f"layer {layers[layer]} of prompt {prompt} is not finite at "
-        f"--precision {session.precision}"
-    )
-    if session.precision == "f32":
-        cause = "the checkpoint's own weights lead there"
-        raise NumericsError(sentence, cause, **facts)
-    wider = session.precision == "f16" and session.device != "cpu"
-    raise NumericsError(f"{sentence}; use f32{' or bf16' if wider else ''}", **facts)
-
-
 def _encode(
     session: Session,
     prompts: PromptSet,
@@ -304,7 +225,7 @@ def _encode(
     locate: bool,
 ) -> tuple[Sequence[TokenIds], Sequence[Span | None] | None]:
     encoder = session.encoder
-    check_role(role)
+    check_word("role", role, ROLES)
     if prompts.chats is not None:
         if role != "user" or asked is not None:
             raise UsageError(

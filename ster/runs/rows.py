@@ -50,8 +50,13 @@ class WantedRows:
         """The prompt of each row of the result, (num_rows,)."""
         return np.repeat(np.arange(len(self.positions)), self.num_rows)
 
-    def find(self, packed: PackedPrompts) -> Ints:
-        """Find the rows of a packed stream that are read, prompt by prompt."""
+    def find(self, packed: PackedPrompts) -> tuple[Ints, Ints | None]:
+        """Find the rows of a packed stream that are read.
+
+        Returns:
+            These rows, ascending and distinct; and for each token that is read its
+            place among them, None where they are one for each in the same order.
+        """
         rows = [
             packed.rows_of(number)[np.asarray(places)]
             if len(places) > 1 or places[0] != packed.position_ids[last]
@@ -60,7 +65,9 @@ class WantedRows:
                 zip(self.positions, packed.last_rows, strict=True)
             )
         ]
-        return np.concatenate(rows)
+        found = np.concatenate(rows)
+        distinct, places = np.unique(found, return_inverse=True)
+        return distinct, None if np.array_equal(distinct, found) else places
 
     def reduce(self, read: F32) -> F32:
         """Turn what was read, (num_read, ..., hidden_size), into rows of the result."""

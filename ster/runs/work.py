@@ -27,6 +27,7 @@ class Work:
             of them, and a row of logits.
         max_prompts: Most prompts in a wave; None is any number.
         steerings: Streams that each prompt of a wave may have, steered differently.
+        inner_points: Points inside a block that are held as it is done.
         repeats: The weights will be needed again: they stay in memory if they fit, even
             after a single wave.
     """
@@ -41,6 +42,7 @@ class Work:
     new_tokens: int = 0
     max_prompts: int | None = None
     steerings: int = 1
+    inner_points: int = 0
     repeats: bool = False
 
 
@@ -108,6 +110,7 @@ class Counter:
             + footprint.open_bytes
             + weights
             + self._streams(load) * footprint.token_bytes
+            + self._streams(load) * work.inner_points * footprint.point_bytes
             + load.num_prompt_tokens * work.steerings * footprint.key_bytes
             + load.num_rows * footprint.row_bytes
             + work.logit_rows * footprint.logit_bytes

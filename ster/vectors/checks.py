@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -14,8 +14,15 @@ from ster.documents.float32 import shortest
 from ster.errors import DirectionError, DocumentError
 from ster.text import quoted, to_float
 
-if TYPE_CHECKING:
-    from ster.vectors.steering import SteeringVector
+
+class Space(Protocol):
+    """What has directions in a model's residual stream."""
+
+    model: str
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the residual stream."""
 
 
 def is_number(value: object) -> bool:
@@ -51,7 +58,7 @@ def check_numbers(
     return narrowed
 
 
-def check_same_space(one: SteeringVector, other: SteeringVector) -> None:
+def check_same_space(one: Space, other: Space) -> None:
     """Refuse to add vectors of different models.
 
     Raises:

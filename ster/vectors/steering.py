@@ -5,11 +5,10 @@ A vector is a value: arithmetic makes new ones, and nothing is switched on or of
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +19,17 @@ from ster.documents.steering import (
     open_artifact,
     read_artifact,
 )
-from ster.errors import DirectionError, DocumentError, LayerError
+from ster.errors import DocumentError, LayerError
 from ster.html import to_html
 from ster.layers import abridge
-from ster.text import to_float
+from ster.vectors.arithmetic import Arithmetic
 from ster.vectors.cards import vector_card
 from ster.vectors.checks import (
     check_metadata,
     check_numbers,
-    check_same_space,
-    is_number,
 )
 from ster.vectors.geometry import Geometry, directions_of
-from ster.vectors.norms import merge_norms, read_norms, scale_rows, take_norms
-from ster.vectors.origins import common, joined, read_scale, spell_scale, spell_term
-from ster.vectors.strengths import Strength, StrengthLike, take_strength
+from ster.vectors.origins import spell_scale
 
 F32 = npt.NDArray[np.float32]
 
@@ -49,7 +44,7 @@ class Origin(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SteeringVector(Geometry):
+class SteeringVector(Geometry, Arithmetic):
     """Directions in a model's residual stream, one for each of some layers.
 
     ``vector * 4.0``, ``-vector`` and ``one + other`` are vectors too. Their metadata
@@ -184,43 +179,9 @@ class SteeringVector(Geometry):
         view: F32 = self.array[self.layers.index(layer)]
         return view
 
-    @property
-    def scale(self) -> Strength | None:
-        """What the directions were multiplied by since they were fitted."""
-        return read_scale(self.metadata)
-
-    @property
-    def residual_norms(self) -> tuple[float, ...] | None:
-        """The stream's mean length at each layer, over the rows it was fitted on."""
-        return read_norms(self.metadata, len(self.layers))
-
-    def with_norms(self, norms: Iterable[float]) -> SteeringVector:
-        """Set the stream's mean length at each layer, which ``0.05n`` counts in.
-
-        Raises:
-            DirectionError: They are not one length for each layer.
-        """
-        noted = take_norms(norms, len(self.layers))
-        return replace(self, metadata={**self.metadata, **noted})
-
-    def at(self, strength: StrengthLike) -> SteeringVector:
-        """Scale by a number, as ``*`` does, or by shares of each layer's own norm.
-
-        Args:
-            strength: ``"0.05n"`` makes a direction of length 1 as long as 0.05 of the
-                residual norm of its layer.
-
-        Raises:
-            UsageError: It is no strength, or in norms of what is in norms already.
-            DirectionError: It is not finite, or the vector has no residual norms.
-        """
-        return self._scaled(take_strength(strength))
-
-    def _scaled(self, strength: Strength) -> SteeringVector:
-        scale = (self.scale or Strength(value=1.0)) * strength
-        array = scale_rows(self.array, strength, self.residual_norms)
-        noted = {**self.metadata, "scale": spell_scale(scale)}
-        return replace(self, array=array, metadata=noted)
+    def replaced(self, **parts: Any) -> SteeringVector:
+        """Make a vector of this one's parts and some others."""
+        return replace(self, **parts)
 
     def __repr__(self) -> str:
         """Show what it is and where it comes from, not the numbers."""
@@ -239,74 +200,6 @@ class SteeringVector(Geometry):
 
     def _repr_html_(self) -> str:
         return to_html(vector_card(self))
-
-    def __mul__(self, strength: float) -> SteeringVector:
-        """Scale the directions; the metadata keep their origin and note the scale."""
-        if not is_number(strength):
-            return NotImplemented
-        factor = to_float(strength)
-        if not math.isfinite(factor):
-            sentence = f"a strength must be finite, not {factor}"
-            raise DirectionError(sentence, field="strength", found=strength)
-        return self._scaled(Strength(value=factor))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float) -> SteeringVector:
-        """Scale the directions by one over a number."""
-        if not is_number(divisor):
-            return NotImplemented
-        number = to_float(divisor)
-        if not number or not math.isfinite(1 / number):
-            sentence = f"a strength cannot be divided by {number:g}"
-            raise DirectionError(sentence, field="strength", found=divisor)
-        return self * (1 / number)
-
-    def __neg__(self) -> SteeringVector:
-        """Point the other way."""
-        return self * -1.0
-
-    def __add__(self, other: SteeringVector) -> SteeringVector:
-        """Add layer by layer; a layer that only one has is taken as it is.
-
-        Raises:
-            DirectionError: They are of different models or hidden sizes.
-        """
-        if not isinstance(other, SteeringVector):
-            return NotImplemented
-        check_same_space(self, other)
-        layers = tuple(sorted({*self.layers, *other.layers}))
-        array = np.zeros((len(layers), self.hidden_size), np.float32)
-        for vector in (self, other):
-            array[[layers.index(layer) for layer in vector.layers]] += vector.array
-        norms = merge_norms(
-            layers, [(each.layers, each.residual_norms) for each in (self, other)]
-        )
-        return SteeringVector(
-            layers=layers,
-            array=array,
-            model=self.model,
-            model_revision=common(self.model_revision, other.model_revision),
-            precision=common(self.precision, other.precision),
-            chat_template=common(self.chat_template, other.chat_template),
-            trait_name=joined(self.trait_name, other.trait_name),
-            method=joined(self.method, other.method),
-            metadata={"sum": f"{self._term} + {other._term}", **norms},
-        )
-
-    @property
-    def _term(self) -> str:
-        return spell_term(self.trait_name, self.method, self.metadata)
-
-    def __radd__(self, start: object) -> SteeringVector:
-        """Let ``sum(vectors)`` begin with its 0."""
-        return self if type(start) is int and start == 0 else NotImplemented
-
-    def __sub__(self, other: SteeringVector) -> SteeringVector:
-        """Subtract layer by layer, as ``self + -other``."""
-        if not isinstance(other, SteeringVector):
-            return NotImplemented
-        return self + -other
 
     @property
     def document(self) -> dict[str, object]:
@@ -365,17 +258,25 @@ class SteeringVector(Geometry):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a steering artifact, the whole document or nothing.
 
+        Args:
+            path: Its suffix says how: ``.json``, ``.safetensors``, ``.npz``, or
+                ``.gguf``, a control vector for llama.cpp.
+
         Raises:
             DocumentError: A direction is all zeros, and could not be read again.
-            OutputError: It cannot be written.
+            OutputError: It cannot be written, or the format has no place for a layer.
         """
         check_layers(self.layers, self.array)
-        with open_artifact(path) as write:
+        with open_artifact(path, self.layers) as write:
             write(self.document)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SteeringVector:
         """Read a steering artifact, every value as the f32 that was written.
+
+        Args:
+            path: Of any format that ``save`` writes. A control vector that another
+                program wrote names no model; its method is then ``gguf``.
 
         Raises:
             DocumentError: It cannot be read, or is no artifact that can steer.

@@ -66,7 +66,7 @@ def stream_answer(
     answering: Answering,
     steer: Steer,
 ) -> Iterator[str]:
-    """Answer one prompt, or a chat's last turn, as text that grows.
+    """Answer one prompt, or the last turn of a chat, as text that grows.
 
     Raises:
         SterError: As for ``answer_prompts``.

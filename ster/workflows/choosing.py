@@ -50,7 +50,7 @@ def optimize_vector(
     num_fit = split_pairs(len(pairs), holdout)
     num_held = len(pairs) - num_fit
     reading = plan_pairs(session, pairs, layers, repeats=output is None)
-    with open_output(output) as write:
+    with open_output(output, layers) as write:
         rows = read_pairs(reading)
         _say_split(session, num_fit, num_held)
         held = rows[num_fit:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ster.documents.control_vectors import FOREIGN_METHOD
 from ster.errors import DocumentError
 from ster.layers import check_layers
 from ster.runs.session import Session
@@ -35,7 +36,9 @@ def check_steering(vector: SteeringVector, session: Session) -> None:
 
 def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
     current = session.files.model
-    if not is_same_model(vector.model, current):
+    if vector.method == FOREIGN_METHOD:
+        _warn_of_another_architecture(vector, session)
+    elif not is_same_model(vector.model, current):
         raise DocumentError(
             sentence.format(quoted(vector.model), quoted(current)),
             field="model",
@@ -44,6 +47,19 @@ def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
         )
     _check_shape(vector, session)
     _warn(vector, session)
+
+
+def _warn_of_another_architecture(vector: SteeringVector, session: Session) -> None:
+    """Warn where a control vector from elsewhere hints at another architecture.
+
+    It names no model, and programs spell architectures differently.
+    """
+    hint, current = vector.model, session.spec.model_type
+    if hint not in ("", current):
+        session.reporter.warn(
+            f"this control vector says that it is for {quoted(hint)}, and this model "
+            f"is of type {quoted(current)}"
+        )
 
 
 def _check_shape(vector: SteeringVector, session: Session) -> None:

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ster.documents.activations.artifact import ActivationWriter
+from ster.documents.activations.description import Description
+from ster.documents.activations.files import open_writer
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
-from ster.documents.prompt_sets.value import Prompts
 from ster.documents.prompts import check_prompts
-from ster.errors import UsageError
 from ster.runs.plan import Plan
-from ster.runs.reading import F32, Reading, plan_reading, want_rows
+from ster.runs.reading import Reading, want_rows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
-from ster.text import quoted
+from ster.runs.wave import F32
 from ster.token_choice import TokenChoice
 
 
@@ -31,19 +30,23 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
     Raises:
         KeyboardInterrupt: It came before any was, or nothing is to be kept.
     """
-    arrays: list[F32] = []
+    waves: list[list[F32]] = []
     done = 0
     try:
-        for wave, rows in reading.waves():
-            arrays.append(rows)
+        for wave, arrays in reading.waves():
+            waves.append(arrays)
             done = wave.stop
     except KeyboardInterrupt:
         if not (keep and done):
             raise
         total = len(reading.prompts)
-        reading.session.reporter.note(f"stopped: kept {done} of {total} prompts")
-    parts = describe_reading(reading.first(done))
-    return Activations(array=np.concatenate(arrays), **parts)
+        reading.session.reporter.warn(f"stopped: kept {done} of {total} prompts")
+    array, *others = map(np.concatenate, zip(*waves, strict=True))
+    return Activations(
+        array=array,
+        others=dict(zip(reading.points[1:], others, strict=True)),
+        **describe_reading(reading.first(done)),
+    )
 
 
 def describe_reading(reading: Reading) -> dict[str, Any]:
@@ -55,6 +58,7 @@ def describe_reading(reading: Reading) -> dict[str, Any]:
         "model": session.files.model,
         "model_revision": session.files.revision,
         "hidden_size": session.spec.hidden_size,
+        "points": reading.points,
         "read": reading.tokens.words,
         "tokens": describe_tokens(
             session.encoder, reading.token_ids, reading.own, reading.wanted
@@ -89,40 +93,21 @@ def show_tokens(
     )
 
 
-def check_on_interrupt(word: str) -> None:
-    """Refuse an unknown way to be interrupted.
-
-    Raises:
-        UsageError: It is neither ``raise`` nor ``keep``.
-    """
-    if word not in ("raise", "keep"):
-        raise UsageError(
-            f"unknown on_interrupt {quoted(str(word))}; expected raise or keep",
-            field="on_interrupt",
-            found=word,
-            expected=("raise", "keep"),
-        )
-
-
 def write_activations(
-    session: Session,
-    prompts: Prompts,
-    layers: tuple[int, ...],
-    output: str | os.PathLike[str],
+    reading: Reading, output: str | os.PathLike[str], *, store: str = "f32"
 ) -> Plan:
     """Write rows to a document as they come; memory does not grow with the prompts.
 
+    Args:
+        reading: What is read.
+        output: Where the document goes; its suffix says which.
+        store: ``f32``, or ``f16`` for half the bytes; not for JSON.
+
     Raises:
-        SterError: A prompt or weight is refused, or the output cannot be written.
+        SterError: A weight is refused, or the output cannot be written.
     """
-    reading = plan_reading(session, prompts, layers, repeats=session.keeps_blocks)
-    with ActivationWriter(
-        output,
-        model=session.files.model,
-        model_revision=session.files.revision,
-        hidden_size=session.spec.hidden_size,
-    ) as writer:
-        for wave, rows in reading.waves():
-            for index, row in zip(wave, rows, strict=True):
-                writer.write(reading.prompts[index], layers, row)
+    description = Description(**describe_reading(reading))
+    with open_writer(output, description, store=store) as writer:
+        for _, arrays in reading.waves():
+            writer.write(*arrays)
     return reading.plan

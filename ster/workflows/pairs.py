@@ -39,5 +39,5 @@ def read_pairs(reading: Reading) -> PairRows:
     Raises:
         SterError: As for ``Reading.waves``.
     """
-    rows = np.concatenate([rows for _, rows in reading.waves()])
+    rows = np.concatenate([rows for _, (rows,) in reading.waves()])
     return PairRows(positive=rows[0::2], negative=rows[1::2])

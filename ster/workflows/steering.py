@@ -171,7 +171,7 @@ def _measure(
         f"{counted(len(reading.prompts), 'prompt')}: a vector carries none"
     )
     total = np.zeros(len(layers))
-    for _, rows in reading.waves():
+    for _, (rows,) in reading.waves():
         total += mean_norms(rows) * len(rows)
     return [float(norm) for norm in total / len(reading.prompts)]
 

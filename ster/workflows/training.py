@@ -47,15 +47,21 @@ def train_vector(
     require_type(pairs, PairSet, "pairs")
     method = parse_method(method)
     reading = plan_pairs(session, pairs, layers, repeats=output is None)
-    with open_output(output) as write:
+    with open_output(output, layers) as write:
         vector = fit_vector(session, pairs, layers, method, read_pairs(reading))
         write(vector)
     return vector
 
 
 @contextmanager
-def open_output(path: Path | None) -> Iterator[Callable[[SteeringVector], None]]:
+def open_output(
+    path: Path | None, layers: tuple[int, ...]
+) -> Iterator[Callable[[SteeringVector], None]]:
     """Try where an artifact is to go; yield what writes it there, or nowhere.
+
+    Args:
+        path: The place, if there is one.
+        layers: Those that the artifact may have.
 
     Raises:
         OutputError: It cannot be written.
@@ -63,7 +69,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[SteeringVector], None]]
     if path is None:
         yield lambda _: None
         return
-    with open_artifact(path) as write:
+    with open_artifact(path, layers) as write:
         yield lambda vector: write(vector.document)
 
 

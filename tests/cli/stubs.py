@@ -84,8 +84,10 @@ class StubRuntime:
         self.record("open_runtime", (model, options))
         return self
 
-    def write_activations(self, prompts: list[str], output: str, layers: str) -> None:
-        self.record("write_activations", (prompts, output, layers))
+    def write_activations(
+        self, prompts: list[str], output: str, layers: str, **how: str
+    ) -> None:
+        self.record("write_activations", (prompts, output, layers, how))
         with AtomicFile(output) as file:
             self.run(prompts, layers, file, self.reporter)
 

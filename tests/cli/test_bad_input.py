@@ -142,13 +142,23 @@ def test_a_model_without_layers_is_refused(user: User):
         ("toy", "Is a directory (os error 21)"),
         ("", NO_FILE),
         ("prompts.json/a/b/o.json", "Not a directory (os error 20)"),
-        ("deep/" + "n" * 300, ...),
+        ("deep/" + "n" * 300 + ".json", ...),
         ("a\0b", "embedded null byte"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_refused(user: User, path, cause):
     shown = path.replace("\0", "\\u{0}")
     user.is_refused(f"failed to write {shown}", cause, said=ABSENT, output=path)
+
+
+@pytest.mark.parametrize("path", ["o", "o.txt", "new/o.pt"])
+def test_an_output_of_another_suffix_is_refused_before_anything_is_read(
+    user: User, path
+):
+    ran = user.runs(model="./nowhere", input="nowhere.json", output=path)
+    assert (ran.code, ran.out) == (1, "")
+    said = f"Error: failed to write {path}\n\nCaused by:\n    a suffix says how "
+    assert ran.err.startswith(said)
 
 
 def test_a_run_that_does_not_fit_says_what_it_needs(user: User):

@@ -14,6 +14,7 @@ import pytest
 
 from ster import __version__
 from ster.cli import model, run
+from ster.documents.activations.value import Activations
 from tests.cli.user import ABSENT, APPLIED, CLOCK, OFF, PROGRESS, Ran, User
 
 PROMPTS = Path(__file__).parents[2] / "assets" / "prompts.json"
@@ -91,6 +92,24 @@ def _significant(number: str) -> str:
     """Return the digits of a number that count."""
     mantissa = re.sub(r"e.*", "", number.lower()).replace(".", "").strip("-")
     return mantissa.strip("0")
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors"])
+def test_a_binary_document_has_the_rows_of_the_json(user: User, form):
+    assert user.runs(output="o.json").code == 0
+    for name in ("a", "b"):
+        ran = user.runs(output=f"new/{name}.{form}")
+        assert (ran.code, ran.out) == (0, f"new/{name}.{form}\n")
+    first = Path(f"new/a.{form}").read_bytes()
+    assert first == Path(f"new/b.{form}").read_bytes()
+    loaded = Activations.load(f"new/a.{form}")
+    assert np.array_equal(loaded.array, user.rows("o.json").astype(np.float32))
+    assert (loaded.precision, loaded.chat_template, loaded.read) == (
+        *("f32", "absent"),
+        "last",
+    )
+    assert loaded.tokens is not None
+    assert loaded.tokens.text == tuple(p.split()[-1] for p in loaded.prompts)
 
 
 @pytest.mark.parametrize("revision", [None, "main", "", "refs/pr/1", 'a"b'])

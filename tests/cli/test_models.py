@@ -1,13 +1,12 @@
-"""``ster models`` and the README's table: one list of families."""
+"""``ster models`` and the table in docs/models.md: one list of families."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from assets.families_table import README, with_table
+from assets.families_table import PAGE, with_table
 from ster.architecture.catalogue import families
 from ster.architecture.families import FAMILIES
 from ster.architecture.wide_families import CHECKED
@@ -38,6 +37,6 @@ def test_a_family_that_runs_through_mlx_lm_says_how_far_off_it_was():
     assert all(0 < (each.largest_error or 1) < 5e-5 for each in wide)
 
 
-def test_the_readme_has_the_list_of_today():
-    text = Path(README).read_text(encoding="utf-8")
+def test_the_page_of_models_has_the_list_of_today():
+    text = PAGE.read_text(encoding="utf-8")
     assert text == with_table(text), "run: python -m assets.families_table"

@@ -14,10 +14,10 @@ from ster.cli.progress import (
     LiveReporter,
     PlainReporter,
     SaysOnce,
-    describe,
     is_terminal,
     open_reporter,
 )
+from ster.pace import describe
 from ster.reporting import Progress
 
 

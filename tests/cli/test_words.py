@@ -11,6 +11,7 @@ from ster.cli import run
 from ster.runs.choice import ModelChoice
 from tests.cli.stubs import StubRuntime
 
+HOW = {"tokens": "last", "points": "resid_post", "role": "user", "store": "f32"}
 REQUIRED = ["extract", "--model", "m", "--input", "i.json", "--output", "o.json"]
 EXTRACT_FLAGS = [
     "--model",
@@ -146,7 +147,7 @@ def test_extract_checks_in_order_and_prints_the_output_as_given(stub, capsys):
         ("check_device", ("cpu", "f32")),
         ("read_prompt_set", "i.json"),
         ("open_runtime", (choice, {"layers": "all"})),
-        ("write_activations", (["a", "b"], "o.json", "all")),
+        ("write_activations", (["a", "b"], "o.json", "all", HOW)),
     ]
 
 
@@ -154,6 +155,7 @@ def test_every_flag_of_extract_arrives(stub, capsys):
     words = ["--revision=abc", "--device", "metal", "--precision=f16", "--verbose"]
     words += ["--chat-template", "off", "--layers", "-1", "--memory", "1.5 GiB"]
     words += ["--template-arg", "a=false", "--template-arg=b=x=y"]
+    words += ["--tokens", "0", "--points=resid_post", "--role=assistant"]
     assert run([*REQUIRED, *words]) == 0
     assert stub.calls[0] == ("check_device", ("metal", "f16"))
     choice = ModelChoice(
@@ -167,13 +169,14 @@ def test_every_flag_of_extract_arrives(stub, capsys):
         verbose=True,
     )
     assert stub.calls[2] == ("open_runtime", (choice, {"layers": "-1"}))
-    assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1"))
+    how = {**HOW, "tokens": "0", "role": "assistant"}
+    assert stub.calls[3] == ("write_activations", (["a", "b"], "o.json", "-1", how))
 
 
 def test_a_value_that_looks_like_a_flag_can_be_attached(stub, capsys):
-    words = ["extract", "--model=--m", "--input=-i", "--output=./--o"]
+    words = ["extract", "--model=--m", "--input=-i", "--output=./--o.json"]
     assert run(words) == 0
-    assert capsys.readouterr().out == "./--o\n"
+    assert capsys.readouterr().out == "./--o.json\n"
     assert stub.calls[2][1][0].model == "--m"
 
 

@@ -19,12 +19,14 @@ from ster.decoder.contract import Decoder, DeviceMemory, Footprint
 from ster.decoder.devices import implementation
 from ster.errors import SterError
 from ster.runs.plan import Plan
-from ster.runs.reading import read_rows
+from ster.runs.streams import Deltas
+from ster.runs.wave import read_rows
 from ster.runs.work import Budget, Work
 from tests.checkpoints import Checkpoint, random_ids, text
 from tests.reference import last_rows
 
 Prompts = Sequence[Sequence[int]]
+NO_DELTAS: Deltas = {}
 FEW = [random_ids(length, seed=length) for length in (1, 5, 24)]
 
 
@@ -104,7 +106,22 @@ def read(
     decoder: Decoder[Any], prompts: Prompts, layers: Sequence[int]
 ) -> NDArray[np.float32]:
     """Run one wave."""
-    return read_rows(decoder, prompts, layers, {}, lambda layer: None)
+    [rows] = read_rows(decoder, prompts, layers, {}, lambda layer: None)
+    return rows
+
+
+def read_points(
+    decoder: Decoder[Any],
+    prompts: Prompts,
+    layers: Sequence[int],
+    points: Sequence[str],
+    deltas: Deltas = NO_DELTAS,
+) -> dict[str, NDArray[np.float32]]:
+    """Run one wave, and read several points of its blocks."""
+    rows = read_rows(
+        decoder, prompts, layers, deltas, lambda layer: None, points=points
+    )
+    return dict(zip(points, rows, strict=True))
 
 
 class Pieces:

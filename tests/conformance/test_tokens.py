@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ster.runs.reading import read_rows
 from ster.runs.rows import WantedRows
+from ster.runs.wave import read_rows
 from tests.checkpoints import make_tensors, write_checkpoint
 from tests.conformance.running import open_decoder
 from tests.golden.golden import fingerprint, read_golden
@@ -25,7 +25,7 @@ def test_every_token_and_their_mean_are_those_of_transformers(tmp_path, device, 
     prompts = [prompt[:4], prompt, prompt]
     wanted = [[0, 3], [*range(len(prompt))], [2, 5, 6]]
     for is_mean in (False, True):
-        rows = read_rows(
+        [rows] = read_rows(
             decoder,
             prompts,
             layers,

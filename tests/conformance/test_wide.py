@@ -101,7 +101,7 @@ def test_a_checked_family_is_steered_at_every_layer(
         repeats=True,
         deltas=added,
     )
-    rows = np.concatenate([rows for _, rows in reading.waves()])
+    rows = np.concatenate([rows for _, (rows,) in reading.waves()])
     assert_close(rows, expected, 5e-5)
     assert written(runtime, steered["token_ids"], added) == steered["next"]
 

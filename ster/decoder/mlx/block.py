@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from ster.architecture import parts, spec
-from ster.decoder.contract import Cache, LayerInputs
+from ster.decoder.contract import Cache, LayerInputs, Points
 from ster.decoder.mlx.attention import Angles, SelfAttention, attend
 from ster.decoder.mlx.experts import Experts
 from ster.decoder.mlx.parts import MLP, AnyNorm, plus
 from ster.decoder.mlx.texts import MLXCache, attend_following
+from ster.points import ATTN_OUT, MLP_OUT, RESID_MID, RESID_POST
 from ster.stream.attention import Attention
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import NextTokens
@@ -58,18 +59,21 @@ class MLXBlock:
         hidden: mx.array,
         inputs: LayerInputs[mx.array],
         cache: Cache[mx.array] | None,
+        points: Points[mx.array] | None = None,
     ) -> mx.array:
         """Run the block; see ``contract.Block``."""
         with mx.stream(self.device):
             attention = inputs.attention
             if isinstance(attention, NextTokens):
-                return self._follow(hidden, inputs.rotary, attention, cache)
+                context = self._follow(hidden, inputs.rotary, attention, cache)
+                return self._finish(hidden, context, points)
             q, k, v = self._project(hidden, inputs.rotary, attention.rows)
             if isinstance(cache, MLXCache) and inputs.entering is not None:
                 cache.enter(k, v, inputs.entering)
             context = self._attend(attention, q, k, v)
             rows = attention.rows
-            return self._finish(hidden if rows is None else hidden[rows], context)
+            resid = hidden if rows is None else hidden[rows]
+            return self._finish(resid, context, points)
 
     def _follow(
         self,
@@ -78,14 +82,13 @@ class MLXBlock:
         following: NextTokens[mx.array],
         cache: Cache[mx.array] | None,
     ) -> mx.array:
-        """Run the block for the new token of each text."""
+        """Attend from the new token of each text."""
         if not isinstance(cache, MLXCache):
             raise TypeError("new tokens attend to what a cache of this decoder holds")
         q, k, v = self._project(hidden, tables, None)
         cache.append(k, v, following)
         attn = self.self_attn
-        context = attend_following(following, q, cache, attn.spec, attn.sinks)
-        return self._finish(hidden, context)
+        return attend_following(following, q, cache, attn.spec, attn.sinks)
 
     def _project(
         self, hidden: mx.array, tables: Angles, rows: mx.array | None
@@ -124,25 +127,35 @@ class MLXBlock:
         made = _joined(batches)
         return made if len(q) == len(made) == 1 else made[attention.order]
 
-    def _finish(self, hidden: mx.array, context: mx.array) -> mx.array:
+    def _finish(
+        self, hidden: mx.array, context: mx.array, points: Points[mx.array] | None
+    ) -> mx.array:
         """Add attention and feed-forward part."""
         parts_of_rows = self._parts(len(hidden), multiplied_outputs(self.spec))
 
-        def finish(part: slice | None) -> mx.array:
+        def finish(part: slice | None) -> dict[str, mx.array]:
             resid = _cut(hidden, part)
-            added = self.self_attn.o_proj(_cut(context, part))
-            summed = plus(resid, self._weighed(added, self.attention_out_norm))
+            made = self.self_attn.o_proj(_cut(context, part))
+            attended = self._weighed(made, self.attention_out_norm)
+            summed = plus(resid, attended)
             read = resid if self.spec.parallel else summed
-            added = self.mlp(_normed(read, self.feed_forward_norm))
-            return plus(summed, self._weighed(added, self.feed_forward_out_norm))
+            made = self.mlp(_normed(read, self.feed_forward_norm))
+            fed = self._weighed(made, self.feed_forward_out_norm)
+            rows = {ATTN_OUT: attended, MLP_OUT: fed, RESID_POST: plus(summed, fed)}
+            return rows if self.spec.parallel else rows | {RESID_MID: summed}
 
-        finished: list[mx.array] = []
+        finished: list[dict[str, mx.array]] = []
         for part in parts_of_rows:
             if finished and isinstance(self.mlp, Experts):
                 # As for attention: what experts gather is large.
-                hidden, context = mx.depends([hidden, context], [finished[-1]])
+                done = finished[-1][RESID_POST]
+                hidden, context = mx.depends([hidden, context], [done])
             finished.append(finish(part))
-        return _joined(finished)
+        if points is not None:
+            for point in points.wanted:
+                rows = [each[point].astype(mx.float32) for each in finished]
+                points.found[point] = _joined(rows)
+        return _joined([each[RESID_POST] for each in finished])
 
     def _weighed(self, added: mx.array, norm: AnyNorm | None) -> mx.array:
         """Normalise and scale rows that are to join the stream."""

@@ -277,10 +277,11 @@ class MLXDecoder:
         self._finish(hidden, read)
         return np.array(read)
 
-    def materialize(self, hidden: mx.array) -> None:
+    def materialize(self, hidden: mx.array, *points: mx.array) -> None:
         """Finish the pending work on a stream, and what a cache took of it."""
         cache = self._caches[self._layer : self._layer + 1]
-        self._finish(hidden, *(array for each in cache for array in each.held))
+        held = (array for each in cache for array in each.held)
+        self._finish(hidden, *points, *held)
 
     def close(self) -> None:
         """Let go of what is this run's; see ``contract.Decoder``."""
@@ -303,7 +304,7 @@ class MLXDecoder:
         with device_failures():
             mx.async_eval(*arrays)  # type: ignore[no-untyped-call] # mlx has no types
             following = self._layer + 1
-            if self._weights.has_block(following):
+            if following not in self._next and self._weights.has_block(following):
                 self._next[following] = self._weights.block(following, keep=self._keep)
             mx.eval(*arrays)
 

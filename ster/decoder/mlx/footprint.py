@@ -44,6 +44,8 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         head_bytes=head_bytes(model) + _narrow_head(model, width),
         embedding_bytes=embedding_bytes(model, width),
         token_bytes=token + INDEX_BYTES + lists,
+        # Its parts, and the whole that they are joined to.
+        point_bytes=8 * model.hidden_size,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
         # On the device and on the host.

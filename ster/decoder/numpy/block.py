@@ -13,23 +13,28 @@ the weights, the inputs of products, and keys and values to f16.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ster.architecture import spec
-from ster.decoder.contract import Cache, LayerInputs
+from ster.decoder.contract import Cache, LayerInputs, Points
 from ster.decoder.numpy.attention import Angles, SelfAttention, attend
 from ster.decoder.numpy.experts import Experts
 from ster.decoder.numpy.parts import F32, MLP, AnyNorm, Hidden, slice_rows
 from ster.decoder.numpy.scratch import Scratch
 from ster.decoder.numpy.texts import NumpyCache, attend_following
 from ster.decoder.numpy.threads import Threads, quiet
+from ster.points import ATTN_OUT, MLP_OUT, RESID_MID
 from ster.stream.attention import Attention, AttentionBatch
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import NextTokens
+
+# By point, the rows that are wanted: of all slices, or of one.
+Found = Mapping[str, F32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +54,25 @@ class NumpyBlock:
     scratch: Scratch
 
     def __call__(
-        self, hidden: F32, inputs: LayerInputs[Any], cache: Cache[Any] | None
+        self,
+        hidden: F32,
+        inputs: LayerInputs[Any],
+        cache: Cache[Any] | None,
+        points: Points[F32] | None = None,
     ) -> F32:
         """Run the block; see ``contract.Block``."""
         with quiet():
             attention = inputs.attention
             if isinstance(attention, NextTokens):
-                return self._follow(hidden, inputs.rotary, attention, cache)
+                context = self._follow(hidden, inputs.rotary, attention, cache)
+                return self._finish(hidden, context, points)
             q, k, v = self._project(hidden, inputs.rotary, attention.rows)
             if isinstance(cache, NumpyCache) and inputs.entering is not None:
                 cache.enter(k, v, inputs.entering)
             context = self._attend(attention, q, k, v)
             rows = attention.rows
-            return self._finish(hidden if rows is None else hidden[rows], context)
+            resid = hidden if rows is None else hidden[rows]
+            return self._finish(resid, context, points)
 
     def _follow(
         self,
@@ -70,14 +81,13 @@ class NumpyBlock:
         following: NextTokens[Any],
         cache: Cache[Any] | None,
     ) -> F32:
-        """Run the block for the new token of each text."""
+        """Attend from the new token of each text."""
         if not isinstance(cache, NumpyCache):
             raise TypeError("new tokens attend to what a cache of this decoder holds")
         q, k, v = self._project(hidden, rotary, None)
         cache.append(k, v, following)
         attn = self.self_attn
-        context = attend_following(following, q, cache, attn.spec, attn.sinks)
-        return self._finish(hidden, context)
+        return attend_following(following, q, cache, attn.spec, attn.sinks)
 
     def _project(
         self, hidden: F32, rotary: Angles, rows: Ints | None
@@ -127,32 +137,41 @@ class NumpyBlock:
         self.threads.map(one, attention.batches)
         return context
 
-    def _finish(self, hidden: F32, context: F32) -> F32:
+    def _finish(self, hidden: F32, context: F32, points: Points[F32] | None) -> F32:
         """Add attention and feed-forward part."""
+        found = self._make_room(hidden, points)
         if isinstance(self.mlp, Experts):
-            return self._finish_experts(hidden, context, self.mlp)
+            return self._finish_experts(hidden, context, self.mlp, found)
         scratch, mlp = self.scratch, self.mlp
 
         def finish(part: slice) -> None:
             x = scratch.columns("x", *hidden[part].shape)
-            sums = self._add_attention(hidden[part], context[part], x)
+            of_part = _cut(found, part)
+            sums = self._add_attention(hidden[part], context[part], x, of_part)
             added = mlp(x, scratch)
             self._weigh(added, self.feed_forward_out_norm)
+            _keep(of_part, MLP_OUT, added)
             np.add(sums, added, out=hidden[part])
 
         self.threads.map(finish, self._slices(len(hidden)))
         return hidden
 
-    def _finish_experts(self, hidden: F32, context: F32, experts: Experts) -> F32:
+    def _finish_experts(
+        self, hidden: F32, context: F32, experts: Experts, found: Found
+    ) -> F32:
         """Do the same where rows have to meet: an expert serves those of all slices."""
         x = np.empty(hidden.shape, np.float32)
         parts = self._slices(len(hidden))
 
         def begin(part: slice) -> None:
-            hidden[part] = self._add_attention(hidden[part], context[part], x[part])
+            of_part = _cut(found, part)
+            hidden[part] = self._add_attention(
+                hidden[part], context[part], x[part], of_part
+            )
 
         def finish(part: slice) -> None:
             self._weigh(added[part], self.feed_forward_out_norm)
+            _keep(_cut(found, part), MLP_OUT, added[part])
             hidden[part] += added[part]
 
         self.threads.map(begin, parts)
@@ -160,7 +179,7 @@ class NumpyBlock:
         self.threads.map(finish, parts)
         return hidden
 
-    def _add_attention(self, resid: F32, context: F32, x: F32) -> F32:
+    def _add_attention(self, resid: F32, context: F32, x: F32, found: Found) -> F32:
         """Add attention's part to rows; ``x`` becomes what the feed-forward part reads.
 
         Returns:
@@ -169,8 +188,10 @@ class NumpyBlock:
         sums = self.scratch.columns("sums", *resid.shape)
         self.self_attn.o_proj(context, sums)
         self._weigh(sums, self.attention_out_norm)
+        _keep(found, ATTN_OUT, sums)
         if not self.spec.parallel:
             sums += resid
+            _keep(found, RESID_MID, sums)
         read = resid if self.spec.parallel else sums
         if self.feed_forward_norm is None:
             x[:] = read
@@ -187,6 +208,15 @@ class NumpyBlock:
         if self.spec.residual_multiplier != 1:
             added *= self.spec.residual_multiplier
 
+    def _make_room(self, hidden: F32, points: Points[F32] | None) -> Found:
+        """Make arrays for the wanted points of a stream, for the slices to fill."""
+        if points is None:
+            return {}
+        if self.spec.parallel and RESID_MID in points.wanted:
+            raise KeyError(RESID_MID)
+        points.found.update((each, np.empty_like(hidden)) for each in points.wanted)
+        return points.found
+
     def _slices(self, num_rows: int) -> list[slice]:
         rows = slice_rows(self.spec.feed_forward.intermediate_size)
         return self.threads.slices(num_rows, rows)
@@ -195,3 +225,13 @@ class NumpyBlock:
 def _angles(tables: RotaryTables[F32] | None, rows: slice | Ints) -> Angles:
     """Take some rows of the tables."""
     return None if tables is None else tables.rows(rows)
+
+
+def _cut(found: Found, part: slice) -> Found:
+    return {point: rows[part] for point, rows in found.items()}
+
+
+def _keep(found: Found, point: str, rows: F32) -> None:
+    """Copy rows of a point, if it is wanted: where they stand, others will."""
+    if point in found:
+        found[point][:] = rows

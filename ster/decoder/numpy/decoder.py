@@ -83,6 +83,7 @@ def footprint(model: ModelSpec, *, precision: str, longest_prompt: int) -> Footp
         head_bytes=head_bytes(model),
         embedding_bytes=0,
         token_bytes=8 * model.hidden_size + token + INDEX_BYTES + lists,
+        point_bytes=4 * model.hidden_size,
         key_bytes=KEY_BYTES,
         row_bytes=4 * model.hidden_size,
         logit_bytes=4 * model.vocab_size,
@@ -276,7 +277,7 @@ class NumpyDecoder:
         """Copy rows out."""
         return self.take(hidden, rows)
 
-    def materialize(self, hidden: F32) -> None:
+    def materialize(self, hidden: F32, *points: F32) -> None:
         """Do nothing: numpy has finished its work."""
 
     def close(self) -> None:

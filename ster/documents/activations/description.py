@@ -9,8 +9,7 @@ import numpy as np
 
 from ster.documents.activations.read_tokens import Ints, ReadTokens
 from ster.errors import DocumentError
-
-RESID_POST = "resid_post"
+from ster.points import RESID_POST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

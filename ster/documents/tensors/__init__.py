@@ -1,0 +1,1 @@
+"""Named arrays in one file: safetensors and npz, written in a stream, read strictly."""

@@ -1,0 +1,34 @@
+"""A steering vector of some of another's layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ster.layers import Layers, select_layers
+from ster.vectors.steering import SteeringVector
+
+
+def take_layers(vector: SteeringVector, layers: Layers) -> SteeringVector:
+    """Take some layers of a vector, with their training numbers.
+
+    Args:
+        vector: The vector.
+        layers: ``"all"``, a selection such as ``"1..30"``, an index, or indices.
+
+    Raises:
+        LayerError: The vector lacks one of them.
+    """
+    if layers == "all":
+        return vector
+    chosen = select_layers(layers, vector.layers[-1] + 1)
+    array = np.stack([vector.direction(layer) for layer in chosen])
+    places = [vector.layers.index(layer) for layer in chosen]
+    return replace(
+        vector,
+        layers=chosen,
+        array=array,
+        train_margin=tuple(vector.train_margin[place] for place in places),
+        train_accuracy=tuple(vector.train_accuracy[place] for place in places),
+    )

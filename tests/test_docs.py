@@ -1,0 +1,88 @@
+"""What README and documentation show runs, and prints what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from assets import reference
+from tests.pages import (
+    ROOT,
+    TRAINED,
+    Block,
+    blocks,
+    check,
+    name_of,
+    needs_trained_model,
+    pages,
+    run_page,
+    run_shell,
+)
+from tests.real.kept import kept_smollm2
+
+PAGES = {name_of(page): page for page in pages()}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_runs_from_top_to_bottom(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    page = PAGES[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    Path("assets").symlink_to(ROOT / "assets")
+    if needs_trained_model(page):
+        Path(TRAINED).parent.mkdir()
+        Path(TRAINED).symlink_to(kept_smollm2("f32"))
+    run_page(page)
+
+
+def test_every_block_is_one_that_runs_or_says_why_not():
+    # A fence that the runner does not know would never be run.
+    known = {"sh", "python", "text", "json", "pycon", "bibtex"}
+    for name, page in PAGES.items():
+        fences = re.findall(r"^```(.*)$", page.read_text(encoding="utf-8"), re.M)
+        opened = fences[::2]
+        assert set(opened) <= known, name
+        assert set(fences[1::2]) <= {""}, name
+        runnable = [each for each in opened if each in ("sh", "python")]
+        assert len(blocks(page)) == len(runnable), name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_files(name: str):
+    text = PAGES[name].read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if not target.startswith("http"):
+            assert (PAGES[name].parent / target).exists(), target
+
+
+def shell(code: str, *, expected: str | None = None, note: str = "") -> Block:
+    return Block(
+        where="a page",
+        line=1,
+        language="sh",
+        code=code,
+        note=note,
+        expected=expected,
+    )
+
+
+def test_what_a_block_prints_is_compared():
+    block = shell("echo 1 2 3", expected="1 2\n")
+    with pytest.raises(AssertionError, match="a page:1 printed\n1 2 3"):
+        check(block, run_shell(block))
+
+
+@pytest.mark.parametrize("block", [shell("false"), shell("true", note="refused")])
+def test_a_block_that_fails_or_is_not_refused_is_a_failure(block: Block):
+    with pytest.raises(AssertionError, match="a page:1"):
+        run_shell(block)
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_reference_is_that_of_today(name: str):
+    text = (reference.FOLDER / name).read_text(encoding="utf-8")
+    assert text == reference.PAGES[name](), "run: make reference"

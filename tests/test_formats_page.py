@@ -1,0 +1,108 @@
+"""docs/formats.md: its code runs, and its tables name what the files hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from ster.cli import run
+from ster.documents.activations.value import Activations
+from ster.vectors.steering import SteeringVector
+from tests.activation_documents import whole_activations
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs/formats.md").read_text("utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """Run every block of the page in an empty folder; return what is defined then."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for language, code in BLOCK.findall(PAGE):
+        if language == "python":
+            exec(code, names)
+        for line in code.splitlines() if language == "sh" else []:
+            if line.startswith("ster "):
+                assert run(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    return names
+
+
+# The page leaves the closing of files to the interpreter, as notebooks do.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_the_code_of_the_page_runs_and_reads_what_ster_reads(shown: dict[str, Any]):
+    rows = Activations.load("rows.npz")
+    assert np.array_equal(shown["rows"], rows.array)
+    assert tuple(shown["prompts"]) == rows.prompts
+    assert shown["metadata"]["tokens"] == "last"
+    assert np.array_equal(shown["of_first_prompt"], rows.array[:1])
+    assert np.array_equal(shown["after_block_3"], rows.layer(3))
+    assert np.array_equal(shown["row"], rows.array[0, 1])
+    calm = SteeringVector.load("calm.json")
+    assert np.array_equal(shown["direction"], calm.direction(1))
+    for layer in calm.layers:
+        values = shown["directions"][f"direction.{layer}"]
+        assert np.array_equal(values, calm.direction(layer))
+    assert np.array_equal(SteeringVector.load("calm.npz").array, calm.array)
+    assert SteeringVector.load("calm3.gguf").layers == (3,)
+
+
+def named_in(section: str, part: str) -> set[str]:
+    """List what the first columns of a part's tables name."""
+    text = PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    text = text.split(f"\n### {part}")[1].split("\n### ")[0]
+    cells = re.findall(r"^\| ([^|]*`[^|]*) \|", text, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_the_tables_name_every_array_and_key_of_activations(tmp_path: Path):
+    found: set[str] = set()
+    for points in (("resid_post",), ("resid_post", "attn_out")):
+        whole_activations(points).save(tmp_path / "a.safetensors")
+        with safe_open(tmp_path / "a.safetensors", framework="numpy") as file:
+            found |= {*file.keys(), *file.metadata()}
+    of_points = {"activations.resid_post", "activations.attn_out"}
+    assert found - of_points | {"activations.<point>"} == named_in(
+        "Activations", "`.safetensors` and `.npz`"
+    )
+    array = np.ones((1, 1, 2), np.float32)
+    parts: dict[str, Any] = {"layers": (0,), "prompts": ("a",), "model": "m"}
+    Activations(array=array, hidden_size=2, **parts).save(tmp_path / "a.json")
+    keys = set(json.loads((tmp_path / "a.json").read_bytes()))
+    assert keys == named_in("Activations", "`.json`")
+
+
+def test_the_tables_name_every_array_and_key_of_vectors(tmp_path: Path):
+    vector = SteeringVector(
+        layers=(1,),
+        array=np.ones((1, 2), np.float32),
+        model="m",
+        model_revision="r",
+        precision="f32",
+        chat_template="off",
+        trait_name="t",
+        method="caa",
+    )
+    for suffix in ("safetensors", "json", "gguf"):
+        vector.save(tmp_path / f"v.{suffix}")
+    with safe_open(tmp_path / "v.safetensors", framework="numpy") as file:
+        found = {*file.keys(), *file.metadata()}
+    common = {"product", "schema_version", "model", "model_revision", "precision"}
+    common |= {"chat_template", "ster_version"}
+    assert common < found
+    assert found - common == named_in("Steering vectors", "`.safetensors` and `.npz`")
+    keys = set(json.loads((tmp_path / "v.json").read_bytes()))
+    assert keys == named_in("Steering vectors", "`.json`")
+    fields = gguf.GGUFReader(tmp_path / "v.gguf").fields
+    keys = {name for name in fields if not name.startswith("GGUF.")}
+    assert keys | {"direction.N"} == named_in("Steering vectors", "`.gguf`")
