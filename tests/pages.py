@@ -103,7 +103,7 @@ def run_shell(block: Block) -> str:
         "HF_HUB_OFFLINE": "1",
         "MPLBACKEND": "Agg",
     }
-    ran = finished(["sh", "-euc", block.code], env=environment)
+    ran = finished(["bash", "-euc", block.code], env=environment)
     refused = block.note == "refused"
     said = ran.stderr.decode()
     assert ran.returncode == int(refused), f"{block.where}:{block.line}: {said}"
