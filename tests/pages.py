@@ -16,10 +16,12 @@ import io
 import os
 import re
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ster import SterWarning
 from tests.processes import finished
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,8 +86,8 @@ def not_skipped(block: Block) -> bool:
     return not block.note.startswith("not run:")
 
 
-def run_page(page: Path) -> None:
-    """Run a page's blocks in the working directory."""
+def run_page(page: Path) -> dict[str, Any]:
+    """Run a page's blocks in the working directory; return the names of its Python."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in filter(not_skipped, blocks(page)):
         if block.language == "sh":
@@ -94,6 +96,7 @@ def run_page(page: Path) -> None:
             printed = run_python(block, namespace)
         if block.expected is not None:
             check(block, printed)
+    return namespace
 
 
 def run_shell(block: Block) -> str:
@@ -114,7 +117,10 @@ def run_python(block: Block, namespace: dict[str, Any]) -> str:
     """Run statements, with the page's own line numbers in what fails."""
     printed = io.StringIO()
     code = compile("\n" * block.line + block.code, block.where, "exec")
-    with contextlib.redirect_stdout(printed):
+    with warnings.catch_warnings(), contextlib.redirect_stdout(printed):
+        # A page may do what ster warns of, and leave files to the interpreter.
+        warnings.simplefilter("ignore", SterWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
         exec(code, namespace)
     return printed.getvalue()
 

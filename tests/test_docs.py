@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import pytest
+from matplotlib import pyplot as plt
 
+import ster
 from assets import reference
+from tests.page_checks import CHECKS
 from tests.pages import (
     ROOT,
     TRAINED,
@@ -31,12 +35,15 @@ def test_a_page_runs_from_top_to_bottom(
 ):
     page = PAGES[name]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MPLBACKEND", "Agg")
+    mpl.use("Agg")
     Path("assets").symlink_to(ROOT / "assets")
     if needs_trained_model(page):
         Path(TRAINED).parent.mkdir()
         Path(TRAINED).symlink_to(kept_smollm2("f32"))
-    run_page(page)
+    try:
+        CHECKS.get(name, dict)(run_page(page))
+    finally:
+        plt.close("all")
 
 
 def test_every_block_is_one_that_runs_or_says_why_not():
@@ -80,6 +87,52 @@ def test_what_a_block_prints_is_compared():
 def test_a_block_that_fails_or_is_not_refused_is_a_failure(block: Block):
     with pytest.raises(AssertionError, match="a page:1"):
         run_shell(block)
+
+
+def test_checks_are_those_of_pages():
+    assert {*CHECKS} <= {*PAGES}
+
+
+def test_the_site_leads_to_every_page():
+    listed = re.findall(
+        r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M
+    )
+    there = (ROOT / "docs").rglob("*.md")
+    assert sorted(listed) == sorted(
+        page.relative_to(ROOT / "docs").as_posix() for page in there
+    )
+
+
+def test_the_variables_of_ster_are_those_of_the_page():
+    named = re.compile(r"\bSTER_[A-Z]+\b")
+    page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    sources = (ROOT / "ster").rglob("*.py")
+    read = {name for each in sources for name in named.findall(each.read_text("utf-8"))}
+    assert {*named.findall(page)} == read
+
+
+def test_make_run_ends_as_the_readme_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.split("\nrun:")[1].split("\n\n")[0]
+    lines = re.findall(r"^\t@\$\(BIN\)/(.*)$", recipe, re.M)
+    assert len(lines) == 3
+    monkeypatch.chdir(tmp_path)
+    Path("assets").symlink_to(ROOT / "assets")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    expected = readme.split("`make run` ends with\n\n```text\n")[1].split("```")[0]
+    printed = run_shell(shell("\n".join(lines)))
+    check(shell("", expected=expected), printed.removeprefix("build/toy\n"))
+
+
+def test_the_citation_names_the_version_of_today():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    fields = dict(re.findall(r"^([\w-]+): *(.*)$", text, re.M))
+    assert fields["version"] == ster.__version__
+    assert fields["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "license"} <= {*fields}
+    assert "  - name: ster developers" in text
 
 
 @pytest.mark.parametrize("name", reference.PAGES)

@@ -1,60 +1,21 @@
-"""docs/formats.md: its code runs, and its tables name what the files hold."""
+"""The tables of docs/formats.md name what the files hold; its code runs elsewhere."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
-import pytest
 from safetensors import safe_open
 
-from ster.cli import run
 from ster.documents.activations.value import Activations
 from ster.vectors.steering import SteeringVector
 from tests.activation_documents import whole_activations
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/formats.md").read_text("utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> dict[str, Any]:
-    """Run every block of the page in an empty folder; return what is defined then."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for language, code in BLOCK.findall(PAGE):
-        if language == "python":
-            exec(code, names)
-        for line in code.splitlines() if language == "sh" else []:
-            if line.startswith("ster "):
-                assert run(shlex.split(line)[1:]) == 0, capsys.readouterr().err
-    return names
-
-
-# The page leaves the closing of files to the interpreter, as notebooks do.
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_the_code_of_the_page_runs_and_reads_what_ster_reads(shown: dict[str, Any]):
-    rows = Activations.load("rows.npz")
-    assert np.array_equal(shown["rows"], rows.array)
-    assert tuple(shown["prompts"]) == rows.prompts
-    assert shown["metadata"]["tokens"] == "last"
-    assert np.array_equal(shown["of_first_prompt"], rows.array[:1])
-    assert np.array_equal(shown["after_block_3"], rows.layer(3))
-    assert np.array_equal(shown["row"], rows.array[0, 1])
-    calm = SteeringVector.load("calm.json")
-    assert np.array_equal(shown["direction"], calm.direction(1))
-    for layer in calm.layers:
-        values = shown["directions"][f"direction.{layer}"]
-        assert np.array_equal(values, calm.direction(layer))
-    assert np.array_equal(SteeringVector.load("calm.npz").array, calm.array)
-    assert SteeringVector.load("calm3.gguf").layers == (3,)
 
 
 def named_in(section: str, part: str) -> set[str]:
