@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,24 @@ def test_a_long_text_is_cut_in_the_middle(raw):
     assert len(shown) == 301
     assert "…" in lines[32]
     assert lines[-1].startswith("▸")
+
+
+def test_a_waves_rows_are_gone_when_the_next_wave_has_its_own(
+    raw, tmp_path, monkeypatch
+):
+    """Or a document of all tokens would take the memory of two waves."""
+    monkeypatch.setattr("ster.runs.plan.WAVE_TOKENS", 6)
+    earlier: list[weakref.ref[np.ndarray]] = []
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        assert [ref() for ref in earlier] == [None] * len(earlier)
+        arrays = read_rows(*arguments, **named)
+        # Arrays made from this one hold it too.
+        base = arrays[0] if arrays[0].base is None else arrays[0].base
+        earlier.append(weakref.ref(base))
+        return arrays
+
+    monkeypatch.setattr("ster.runs.reading.read_rows", watched)
+    runtime = load(raw)
+    runtime.write_activations(PROMPTS, tmp_path / "all.npz", tokens="all")
+    assert len(earlier) >= 3

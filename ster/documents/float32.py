@@ -44,3 +44,18 @@ def _whose_text_it_is(value: np.float64, nearest: np.float32) -> np.float32:
 def shortest(value: float | np.float32) -> float:
     """Return the f64 that prints with the fewest digits of a value as f32."""
     return float(str(np.float32(value)))
+
+
+def finite_rows(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+    """Tell which rows hold finite numbers only.
+
+    Args:
+        rows: (num_rows, num_layers, hidden_size), looked at layer by layer, so that
+            little memory is taken beside them.
+
+    Returns:
+        (num_rows, num_layers).
+    """
+    layers = range(rows.shape[1])
+    finite = [np.isfinite(rows[:, layer]).all(axis=-1) for layer in layers]
+    return np.stack(finite, axis=1)

@@ -11,6 +11,7 @@ from ster.architecture.points import check_model_has
 from ster.checkpoint.encoder import ROLES, Encoder
 from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.located import Span
+from ster.decoder.contract import Decoder
 from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import UsageError, check_word
@@ -110,32 +111,35 @@ class Reading:
             WeightsError: A weight file is damaged or lacks a tensor.
             NumericsError: A row is infinite or not a number.
         """
-        layers = self.layers
         with self.session.open(self.plan) as decoder:
             for number, wave in enumerate(self.plan.waves):
-                token_ids = [self.token_ids[index] for index in wave]
-                wanted = self.wanted.take(wave)
-                on_block = partial(
-                    report_block,
-                    self.session,
-                    self.plan,
-                    number,
-                    label=self.label,
-                    prompts_per_item=self.prompts_per_item,
-                )
-                arrays = read_rows(
-                    decoder,
-                    token_ids,
-                    layers,
-                    self.deltas,
-                    on_block,
-                    wanted=wanted,
-                    points=self.choice.points,
-                )
-                numbers = wanted.prompt_index + wave.start
-                for rows in arrays:
-                    check_finite(rows, numbers, layers, self.session)
-                yield wave, arrays
+                # In no variable, or a wave's rows would live until the next has its.
+                yield wave, self._read(decoder, number, wave)
+
+    def _read(self, decoder: Decoder[Any], number: int, wave: range) -> list[F32]:
+        """Run one wave and check what it gives."""
+        wanted = self.wanted.take(wave)
+        on_block = partial(
+            report_block,
+            self.session,
+            self.plan,
+            number,
+            label=self.label,
+            prompts_per_item=self.prompts_per_item,
+        )
+        arrays = read_rows(
+            decoder,
+            [self.token_ids[index] for index in wave],
+            self.layers,
+            self.deltas,
+            on_block,
+            wanted=wanted,
+            points=self.choice.points,
+        )
+        numbers = wanted.prompt_index + wave.start
+        for rows in arrays:
+            check_finite(rows, numbers, self.layers, self.session)
+        return arrays
 
 
 def plan_reading(
@@ -194,8 +198,9 @@ def _rows_held(
     wanted: WantedRows, num_layers: int, choice: ReadingChoice
 ) -> dict[str, Any]:
     """Count for ``plan.Work`` what reading holds beside a stream."""
-    # Rows of a layer are copied out and put in order, and widened for their mean.
-    copies = 0 if choice.tokens.is_last else 4 if wanted.is_mean else 2
+    # Rows of a layer are copied out, put in order and checked, and widened for their
+    # mean: as measured, with what an allocator keeps of it.
+    copies = 0 if choice.tokens.is_last else 5 if wanted.is_mean else 3
     kept = num_layers * len(choice.points)
     both = zip(wanted.num_rows, wanted.num_read, strict=True)
     return {

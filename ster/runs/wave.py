@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
+from ster.documents.float32 import finite_rows
 from ster.errors import NumericsError
 from ster.points import RESID_POST, inner_points
 from ster.runs.loop import NO_POINTS, run_blocks
@@ -96,7 +97,7 @@ def check_finite(
     Raises:
         NumericsError: A row holds a value that is infinite or not a number.
     """
-    finite = np.isfinite(rows).all(axis=-1)
+    finite = finite_rows(rows)
     if finite.all():
         return
     row, layer = (int(each) for each in np.argwhere(~finite)[0])

@@ -41,7 +41,10 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
             raise
         total = len(reading.prompts)
         reading.session.reporter.warn(f"stopped: kept {done} of {total} prompts")
-    array, *others = map(np.concatenate, zip(*waves, strict=True))
+    array, *others = (
+        each[0] if len(each) == 1 else np.concatenate(each)
+        for each in zip(*waves, strict=True)
+    )
     return Activations(
         array=array,
         others=dict(zip(reading.choice.points[1:], others, strict=True)),
@@ -110,4 +113,5 @@ def write_activations(
     with open_writer(output, description, store=store) as writer:
         for _, arrays in reading.waves():
             writer.write(*arrays)
+            del arrays  # or they would be there beside the next wave's
     return reading.plan

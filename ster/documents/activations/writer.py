@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.description import Description
+from ster.documents.float32 import finite_rows
 from ster.documents.whole_files import AtomicFile
 from ster.errors import NumericsError, OutputError
 from ster.text import counted
@@ -119,7 +120,7 @@ class ActivationWriter:
             stack.pop_all()
 
     def _check_finite(self, rows: F32) -> None:
-        finite = np.isfinite(rows).all(axis=2)
+        finite = finite_rows(rows)
         if not finite.all():
             row, column = np.unravel_index(int(finite.argmin()), finite.shape)
             layer, prompt = place_of(
