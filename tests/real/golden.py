@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.golden import peer
+from tests.golden import make_points, peer
 
 FILE = Path(__file__).with_name("smollm2.json")
 MODEL = Path("build/real_model/smollm2-f32")
@@ -97,6 +97,7 @@ def main() -> None:
         "scored": [scored(text) for text in RESPONSES],
         "auto": [record(model, p, templated("user", p)) for p in PROMPTS["auto"]],
         "off": [record(model, p, tokenizer(p).input_ids) for p in PROMPTS["off"]],
+        "points": record_points(model, templated("user", TOKENS[0])),
         "tokens": [record_tokens(model, tokenizer, prompt) for prompt in TOKENS],
     }
     lines = (f"{json.dumps(key)}: {json.dumps(document[key])}" for key in document)
@@ -114,6 +115,13 @@ def record(model: Any, prompt: str, token_ids: Sequence[int]) -> dict[str, Any]:
         "next": run.next,
         "layers": rows,
     }
+
+
+def record_points(model: Any, token_ids: Sequence[int]) -> dict[str, Any]:
+    """Write what lies inside some blocks at the last token."""
+    points, _ = make_points.run(model, {"model_type": "llama"}, token_ids, {})
+    rows = {each: peer.shortest(points[each][list(LAYERS)], 7) for each in points}
+    return {"prompt": TOKENS[0], "rows": rows}
 
 
 def record_tokens(model: Any, tokenizer: Any, prompt: str) -> dict[str, Any]:

@@ -179,3 +179,15 @@ def test_rows_at_a_texts_own_tokens_are_those_of_transformers(smollm2, golden, d
                 [case["prompt"]], golden["layers"], tokens=tokens
             )
             assert errors(read.array, np.array([rows])).max() <= tolerance, tokens
+
+
+def test_points_inside_blocks_are_those_of_transformers(smollm2, golden, device):
+    runtime = load(smollm2, device=device)
+    tolerance = TOLERANCE if device == "cpu" else MLX_TOLERANCE
+    case = golden["points"]
+    points = [*case["rows"]]
+    assert sorted(points) == ["attn_out", "mlp_out", "resid_mid"]
+    read = runtime.activations([case["prompt"]], golden["layers"], points=points)
+    for point, rows in case["rows"].items():
+        got = read.at_point(point).array
+        assert errors(got, np.array([rows])).max() <= tolerance, point
