@@ -94,7 +94,9 @@ class TokenChoice:
             return range(num_tokens)
         if self.is_last:
             return range(num_tokens - 1, num_tokens)
-        picks = self.picks if self.function is None else _take(self.function(tokens))
+        picks = self.picks
+        if self.function is not None:
+            picks = _take(self.function(tokens), num_tokens)
         chosen: set[int] = set()
         for pick in picks:
             chosen.update(_resolve(pick, num_tokens, number))
@@ -151,8 +153,14 @@ def _parse(segment: str, words: str) -> int | slice:
     return slice(start, stop)
 
 
-def _take(given: object) -> tuple[int | slice, ...]:
-    """Turn an index, a slice, indices or a mask into indices and slices."""
+def _take(given: object, num_tokens: int | None = None) -> tuple[int | slice, ...]:
+    """Turn an index, a slice, indices or a mask into indices and slices.
+
+    Args:
+        given: What was chosen.
+        num_tokens: The length that a mask must have; None where prompts may differ,
+            and then there are no masks.
+    """
     if isinstance(given, slice):
         if given.step not in (None, 1):
             raise _unknown(given)
@@ -160,6 +168,14 @@ def _take(given: object) -> tuple[int | slice, ...]:
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         listed = list(given)
         if listed and all(type(each).__name__ in ("bool", "bool_") for each in listed):
+            if len(listed) != num_tokens:
+                raise UsageError(
+                    f"a mask of {len(listed)} tokens is none of {num_tokens or 'any'}",
+                    "a function makes one for each prompt: tokens=lambda each: ...",
+                    field="tokens",
+                    found=len(listed),
+                    expected=num_tokens,
+                )
             return tuple(place for place, is_read in enumerate(listed) if is_read)
     else:
         listed = [given]

@@ -39,7 +39,7 @@ def chosen(words: object, num_tokens: int = 6, own=(2, 5)) -> list[int]:
         (range(1, 3), [1, 2]),
         (slice(-2, None), [4, 5]),
         (np.array([4, 1]), [1, 4]),
-        ([True, False, False, True, False, False], [0, 3]),
+        (lambda tokens: [True, False, False, True, False, False], [0, 3]),
         (lambda tokens: [1, -1], [1, 5]),
         (lambda tokens: slice(2, 4), [2, 3]),
         (lambda tokens: np.arange(6) > 3, [4, 5]),
@@ -85,6 +85,14 @@ def test_ranges_mean_what_they_mean_to_a_list(start, stop, num_tokens):
 def test_anything_else_is_no_choice(words):
     with pytest.raises(UsageError, match="unknown tokens .*; expected last, text, all"):
         choose_tokens(words)
+
+
+@pytest.mark.parametrize("mask", [[True], [False] * 5 + [True] * 2, np.array([True])])
+def test_a_mask_of_another_length_is_refused(mask):
+    with pytest.raises(UsageError, match="is none of 6"):
+        chosen(lambda tokens: mask)
+    with pytest.raises(UsageError, match="is none of any"):
+        choose_tokens(mask)
 
 
 def test_an_index_that_a_prompt_lacks_is_refused_with_its_number():
