@@ -173,7 +173,7 @@ class Runtime(Answers):
                 points=select_points(points),
                 asked=known,
                 role=role,
-                locate=True,
+                describe=True,
             ),
             deltas=sum_deltas(steer, self._session, measure),
         )
@@ -310,7 +310,7 @@ class Runtime(Answers):
                 tokens=chosen,
                 points=places,
                 role=role,
-                locate=form != "json",  # which does not say it
+                describe=form != "json",  # which does not say it
             ),
         )
         return write_activations(reading, output, store=store)

@@ -35,7 +35,7 @@ def encoder(
 
 def own_texts(made: Encoder, *texts: str, **how) -> list[list[str]]:
     """Say which tokens were found to be each text's own."""
-    located = made.locate(texts, **how)
+    located = made.encode_texts(texts, **how)
     names = made.token_texts({token for ids in located.token_ids for token in ids})
     return [
         [] if span is None else [names[token] for token in ids[slice(*span)]]
@@ -45,7 +45,7 @@ def own_texts(made: Encoder, *texts: str, **how) -> list[list[str]]:
 
 def test_under_a_template_they_are_those_of_the_message(tmp_path):
     made = encoder(tmp_path, TURNS)
-    located = made.locate(["w7 w8", "  w9 "])
+    located = made.encode_texts(["w7 w8", "  w9 "])
     assert located.own == [(2, 4), (2, 3)]
     assert [len(ids) for ids in located.token_ids] == [6, 5]
     assert [ids.tolist() for ids in located.token_ids] == [
@@ -55,7 +55,7 @@ def test_under_a_template_they_are_those_of_the_message(tmp_path):
 
 def test_words_of_the_template_in_a_text_are_the_texts_own(tmp_path):
     made = encoder(tmp_path, TURNS)
-    assert made.locate(["w1", "w2", "w3 w2", "w2 w3"]).own == [
+    assert made.encode_texts(["w1", "w2", "w3 w2", "w2 w3"]).own == [
         (2, 3),
         (2, 3),
         (2, 4),
@@ -65,7 +65,7 @@ def test_words_of_the_template_in_a_text_are_the_texts_own(tmp_path):
 
 def test_an_answer_has_its_own_after_its_prompt(tmp_path):
     made = encoder(tmp_path, TURNS)
-    located = made.locate(["w7", "w8 w9"], ["w7", None], role="assistant")
+    located = made.encode_texts(["w7", "w8 w9"], ["w7", None], role="assistant")
     assert located.own == [(5, 6), (2, 4)]
     assert located.token_ids[0].tolist() == [1, 0, 7, 3, 0, 7, 3]
 
@@ -75,37 +75,37 @@ def test_an_answer_that_the_template_refuses_alone_follows_an_empty_turn(tmp_pat
         "{% if messages[0].role != 'user' %}{{ raise_exception('user first') }}"
         "{% endif %}" + TURNS
     )
-    located = encoder(tmp_path, strict).locate(["w8"], role="assistant")
+    located = encoder(tmp_path, strict).encode_texts(["w8"], role="assistant")
     assert located.own == [(4, 5)]
 
 
 def test_of_raw_text_they_are_all_that_the_tokenizer_did_not_add(tmp_path):
     made = encoder(tmp_path, None, word_tokenizer(60, adds_bos=True))
-    assert made.locate(["w7 w8"]).own == [(1, 3)]
+    assert made.encode_texts(["w7 w8"]).own == [(1, 3)]
     # An answer follows its prompt as one text.
-    assert made.locate(["w9"], ["w7 w8"]).own == [(3, 4)]
+    assert made.encode_texts(["w9"], ["w7 w8"]).own == [(3, 4)]
 
 
 def test_a_character_of_several_tokens_is_whole(tmp_path):
     made = encoder(tmp_path, None, byte_tokenizer(259, adds_bos=True))
-    assert made.locate(["é🦙"]).own == [(1, 7)]
-    assert made.locate(["x"], ["é"]).own == [(4, 5)]
+    assert made.encode_texts(["é🦙"]).own == [(1, 7)]
+    assert made.encode_texts(["x"], ["é"]).own == [(4, 5)]
 
 
 def test_a_text_that_the_template_changes_is_not_found(tmp_path):
     shouting = "{% for m in messages %}w1 {{ m.content | upper }} w3{% endfor %}"
-    assert encoder(tmp_path, shouting).locate(["w7"]).own == [None]
+    assert encoder(tmp_path, shouting).encode_texts(["w7"]).own == [None]
 
 
 def test_an_escaped_text_is_not_found_and_a_plain_one_is(tmp_path):
     escaping = "{% for m in messages %}w1 {{ m.content | e }} w3{% endfor %}"
-    located = encoder(tmp_path, escaping).locate(["w7 < w8", "w7"])
+    located = encoder(tmp_path, escaping).encode_texts(["w7 < w8", "w7"])
     assert located.own == [None, (1, 2)]
 
 
 def test_an_unknown_role_is_refused(tmp_path):
     with pytest.raises(UsageError, match='unknown role "system"; expected user or'):
-        encoder(tmp_path).locate(["w7"], role="system")
+        encoder(tmp_path).encode_texts(["w7"], role="system")
 
 
 @pytest.mark.parametrize(

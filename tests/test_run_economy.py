@@ -137,3 +137,19 @@ def test_many_texts_are_encoded_together(runtime, did, run):
     # Loading, encoding, and what the tokens that were read are called.
     assert did["exchanges"] <= 5
     assert did["weights opened"] == 1
+
+
+def test_a_document_that_does_not_say_its_tokens_does_not_ask_for_them(
+    runtime, did, tmp_path
+):
+    texts = [text(random_ids(5, seed=seed)) for seed in range(40)]
+    runtime.write_activations(texts, tmp_path / "rows.json")
+    assert did["exchanges"] == 2  # they are rendered, and encoded
+    runtime.write_activations(texts, tmp_path / "rows.npz")
+    assert did["exchanges"] > 4
+
+
+def test_a_choice_by_function_looks_at_all_prompts_at_once(runtime, did):
+    texts = [text(random_ids(5, seed=seed)) for seed in range(40)]
+    runtime.activations(texts, tokens=lambda each: [len(each) - 1])
+    assert did["exchanges"] <= 7

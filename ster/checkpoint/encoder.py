@@ -68,15 +68,15 @@ class Encoder:
             PromptError: A text cannot be tokenized or gives no tokens.
             TemplateError: The template refuses a text, or drops it.
         """
-        known = match_prompts(texts, prompts)
-        return [*self._encode("user", texts, known).token_ids]
+        return [*self.encode_texts(texts, prompts, locate=False).token_ids]
 
-    def locate(
+    def encode_texts(
         self,
         texts: Sequence[str],
         prompts: Sequence[str | None] | None = None,
         *,
         role: str = "user",
+        locate: bool = True,
     ) -> LocatedTexts:
         """Encode texts, and tell which tokens are theirs.
 
@@ -85,6 +85,7 @@ class Encoder:
             prompts: What each of them answers, if anything.
             role: ``user``: a text without a prompt is a user's message. ``assistant``:
                 it is an answer, as ``encode_responses`` encodes them.
+            locate: Whether to tell; else no text's own tokens are known.
 
         Raises:
             PromptError: As for ``encode``.
@@ -94,8 +95,8 @@ class Encoder:
         check_word("role", role, ROLES)
         known = match_prompts(texts, prompts)
         if role == "assistant":
-            return self._encode_answers(texts, known, locate=True)[0]
-        return self._encode(role, texts, known, locate=True)
+            return self._encode_answers(texts, known, locate=locate)[0]
+        return self._encode(role, texts, known, locate=locate)
 
     def encode_conversations(
         self, conversations: Sequence[Conversation]

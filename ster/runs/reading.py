@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from ster.architecture.points import check_model_has
 from ster.checkpoint.encoder import ROLES, Encoder
 from ster.checkpoint.tokens.bounds import TokenIds
-from ster.checkpoint.tokens.located import Span
+from ster.checkpoint.tokens.located import LocatedTexts, Span
 from ster.decoder.contract import Decoder
 from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.prompt_sets.value import Prompts, PromptSet
@@ -38,20 +39,20 @@ class ReadingChoice:
         points: Where in a block.
         asked: What each prompt answers, if anything.
         role: Whose message a prompt is that answers nothing: ``user`` or ``assistant``.
-        locate: Find out in any case which tokens are the text's own.
+        describe: It is to be said which tokens the rows are, and whose.
     """
 
     tokens: TokenChoice = LAST
     points: tuple[str, ...] = (RESID_POST,)
     asked: Sequence[str | None] | None = None
     role: str = "user"
-    locate: bool = False
+    describe: bool = False
 
     @property
     def locates(self) -> bool:
         """Whether it has to be known which tokens are the text's own."""
         tokens = self.tokens
-        return self.locate or tokens.needs_text or tokens.function is not None
+        return self.describe or tokens.needs_text or tokens.function is not None
 
 
 LAST_ROWS = ReadingChoice()
@@ -66,7 +67,7 @@ class Reading:
         prompts: The prompts, verbatim.
         labels: What else is known of each, by name.
         token_ids: Their tokens.
-        own: Which of these are the text's own; None where nobody asked.
+        own: Which of these are the text's own, where that is known.
         layers: Block indices, ascending.
         choice: What is read of the prompts.
         wanted: The tokens that are read.
@@ -80,7 +81,7 @@ class Reading:
     prompts: Sequence[str]
     labels: Mapping[str, Sequence[object]]
     token_ids: Sequence[TokenIds]
-    own: Sequence[Span | None] | None
+    own: Sequence[Span | None]
     layers: tuple[int, ...]
     choice: ReadingChoice
     wanted: WantedRows
@@ -96,7 +97,7 @@ class Reading:
             prompts=self.prompts[:num_prompts],
             labels={name: each[:num_prompts] for name, each in self.labels.items()},
             token_ids=self.token_ids[:num_prompts],
-            own=None if self.own is None else self.own[:num_prompts],
+            own=self.own[:num_prompts],
             wanted=self.wanted.take(range(num_prompts)),
         )
 
@@ -173,17 +174,18 @@ def plan_reading(
     """
     check_model_has(choice.points, session.spec)
     taken = PromptSet.of(prompts)
-    token_ids, own = _encode(session, taken, choice)
+    located = _encode(session.encoder, taken, choice)
+    token_ids = located.token_ids
     session.check_tokens(token_ids)
     _warn_of_long_prompts(session, token_ids)
-    wanted = want_rows(session.encoder, token_ids, own, choice.tokens)
+    wanted = want_rows(session.encoder, located, choice.tokens)
     work = _rows_held(wanted, len(layers), choice)
     return Reading(
         session=session,
         prompts=taken.prompts,
         labels=taken.labels,
         token_ids=token_ids,
-        own=own,
+        own=located.own,
         layers=layers,
         choice=choice,
         wanted=wanted,
@@ -211,53 +213,44 @@ def _rows_held(
 
 
 def want_rows(
-    encoder: Encoder,
-    token_ids: Sequence[TokenIds],
-    own: Sequence[Span | None] | None,
-    tokens: TokenChoice,
+    encoder: Encoder, located: LocatedTexts, tokens: TokenChoice
 ) -> WantedRows:
     """Choose the tokens that are read of each prompt.
 
     Raises:
         PromptError: A prompt has no such token, or its own are not known.
     """
+    token_ids = located.token_ids
     if tokens.is_last:
         return WantedRows.last(token_ids)
-    shown: Sequence[ReadTokens | None] = [None] * len(token_ids)
+    shown: Iterable[ReadTokens | None] = repeat(None, len(token_ids))
     if tokens.function is not None:
-        shown = [
-            describe_tokens(encoder, [ids], None if own is None else [own[number]])
-            for number, ids in enumerate(token_ids)
-        ]
+        shown = describe_tokens(encoder, token_ids, located.own).by_prompt()
     positions = [
-        tokens.positions(
-            len(ids), None if own is None else own[number], number + 1, shown[number]
+        tokens.positions(len(ids), own, number, each)
+        for number, (ids, own, each) in enumerate(
+            zip(token_ids, located.own, shown, strict=True), start=1
         )
-        for number, ids in enumerate(token_ids)
     ]
     return WantedRows(positions=positions, is_mean=tokens.is_mean)
 
 
 def _encode(
-    session: Session, prompts: PromptSet, choice: ReadingChoice
-) -> tuple[Sequence[TokenIds], Sequence[Span | None] | None]:
-    encoder, role, asked = session.encoder, choice.role, choice.asked
+    encoder: Encoder, prompts: PromptSet, choice: ReadingChoice
+) -> LocatedTexts:
+    role, asked = choice.role, choice.asked
     check_word("role", role, ROLES)
-    if prompts.chats is not None:
-        if role != "user" or asked is not None:
-            raise UsageError(
-                "a chat has its own roles, so role and asked are not for it",
-                field="role",
-                found=role,
-            )
-        located = encoder.locate_conversations(
-            prompts.conversations, locate=choice.locates
+    if prompts.chats is None:
+        return encoder.encode_texts(
+            prompts.prompts, asked, role=role, locate=choice.locates
         )
-    elif role == "user" and not choice.locates:
-        return encoder.encode(prompts.prompts, asked), None
-    else:
-        located = encoder.locate(prompts.prompts, asked, role=role)
-    return located.token_ids, located.own
+    if role != "user" or asked is not None:
+        raise UsageError(
+            "a chat has its own roles, so role and asked are not for it",
+            field="role",
+            found=role,
+        )
+    return encoder.locate_conversations(prompts.conversations, locate=choice.locates)
 
 
 def _warn_of_long_prompts(session: Session, token_ids: Sequence[Tokens]) -> None:

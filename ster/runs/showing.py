@@ -16,7 +16,7 @@ from ster.runs.rows import WantedRows
 def describe_tokens(
     encoder: Encoder,
     token_ids: Sequence[TokenIds],
-    own: Sequence[Span | None] | None,
+    own: Sequence[Span | None],
     wanted: WantedRows | None = None,
 ) -> ReadTokens:
     """Describe the tokens that are read, row by row.
@@ -51,7 +51,7 @@ def describe_tokens(
         [np.asarray(all_ids)[at] for all_ids, at in zip(token_ids, places, strict=True)]
     )
     texts = encoder.token_texts(ids.tolist())
-    foreign = [_foreign(at, own[n] if own else None) for n, at in enumerate(places)]
+    foreign = [*map(_foreign, places, own)]
     return ReadTokens(
         prompt_index=wanted.prompt_index,
         position=np.concatenate(places),

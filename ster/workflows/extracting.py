@@ -54,7 +54,11 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
 
 def describe_reading(reading: Reading) -> dict[str, Any]:
     """Collect what is said of activations; see ``Description``."""
-    session = reading.session
+    session, tokens = reading.session, None
+    if reading.choice.describe or max(reading.wanted.num_rows) > 1:
+        tokens = describe_tokens(
+            session.encoder, reading.token_ids, reading.own, reading.wanted
+        )
     return {
         "layers": reading.layers,
         "prompts": tuple(reading.prompts),
@@ -63,9 +67,7 @@ def describe_reading(reading: Reading) -> dict[str, Any]:
         "hidden_size": session.spec.hidden_size,
         "points": reading.choice.points,
         "read": reading.choice.tokens.words,
-        "tokens": describe_tokens(
-            session.encoder, reading.token_ids, reading.own, reading.wanted
-        ),
+        "tokens": tokens,
         "labels": reading.labels,
         "precision": session.precision,
         "chat_template": session.encoder.chat_template,
@@ -82,9 +84,9 @@ def show_tokens(
     """
     prompts = check_prompts([text])
     encoder = session.encoder
-    located = encoder.locate(prompts, [asked], role=role)
+    located = encoder.encode_texts(prompts, [asked], role=role)
     session.check_tokens(located.token_ids)
-    wanted = want_rows(encoder, located.token_ids, located.own, tokens)
+    wanted = want_rows(encoder, located, tokens)
     every = describe_tokens(encoder, located.token_ids, located.own)
     is_read = np.zeros(len(every), np.bool_)
     is_read[np.asarray(wanted.positions[0])] = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,12 @@ class ReadTokens:
         shown = [repr(text) for text in self.text[:8]]
         more = ["…"] if len(self) > len(shown) else []
         return f"ReadTokens({', '.join([*shown, *more])})"
+
+    def by_prompt(self) -> Iterator[ReadTokens]:
+        """Yield those of each prompt, as if it were alone; they stand together."""
+        ends = np.searchsorted(self.prompt_index, range(len(self.num_bos) + 1))
+        for number, (start, stop) in enumerate(pairwise(ends.tolist())):
+            yield self.take(range(start, stop), [number])
 
     def take(self, rows: npt.ArrayLike, prompts: Sequence[int]) -> ReadTokens:
         """Take some rows, whose prompts become these, in this order."""
