@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster import __version__
-from ster.documents.fields import SCHEMA_VERSION, require
+from ster.documents.fields import SCHEMA_VERSION, check_schema, require_texts
 from ster.documents.gguf import ARCHITECTURE, GgufFile, Value, dump_gguf, read_gguf
 from ster.documents.strict_json import JsonError, dump_json, read_json
 from ster.errors import DocumentError, OutputError
@@ -136,18 +136,8 @@ def _parse_layer(name: str) -> int:
 
 
 def _parse_own(file: GgufFile, num_layers: int) -> dict[str, Any]:
-    schema = file.fields["ster.schema_version"]
-    if schema != SCHEMA_VERSION:
-        raise DocumentError(
-            f"artifact schema {schema} is unsupported; "
-            f"this Ster build reads schema {SCHEMA_VERSION}",
-            field="schema_version",
-            found=schema,
-            expected=SCHEMA_VERSION,
-        )
-    metadata = require(
-        "`ster.metadata`", read_json(_text(file, "ster.metadata").encode()), dict
-    )
+    check_schema(file.fields["ster.schema_version"])
+    metadata = read_json(_text(file, "ster.metadata").encode())
     return {
         "model": _text(file, "ster.model"),
         "trait_name": _text(file, "ster.trait_name"),
@@ -159,9 +149,7 @@ def _parse_own(file: GgufFile, num_layers: int) -> dict[str, Any]:
         },
         "train_margin": _numbers(file, "ster.train_margin", num_layers),
         "train_accuracy": _numbers(file, "ster.train_accuracy", num_layers),
-        "metadata": {
-            key: require(f"`{key}`", value, str) for key, value in metadata.items()
-        },
+        "metadata": require_texts("`ster.metadata`", metadata),
     }
 
 

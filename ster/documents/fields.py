@@ -40,19 +40,45 @@ def check_provenance(fields: dict[str, object]) -> None:
         JsonError: One of these two fields is missing.
         DocumentError: One of them names another.
     """
-    schema = field(fields, "schema_version", int)
-    if schema != SCHEMA_VERSION:
+    check_schema(field(fields, "schema_version", int))
+    check_product(field(fields, "product", str))
+
+
+def check_schema(schema: object, expected: int | str = SCHEMA_VERSION) -> None:
+    """Refuse an artifact of another schema.
+
+    Args:
+        schema: What the artifact says.
+        expected: The schema that is read, as the artifact's format writes it.
+
+    Raises:
+        DocumentError: It is another.
+    """
+    if schema != expected:
         raise DocumentError(
             f"artifact schema {schema} is unsupported; "
             f"this Ster build reads schema {SCHEMA_VERSION}",
             field="schema_version",
             found=schema,
-            expected=SCHEMA_VERSION,
+            expected=expected,
         )
-    product = field(fields, "product", str)
+
+
+def check_product(product: str) -> None:
+    """Refuse an artifact of another product.
+
+    Raises:
+        DocumentError: It is another.
+    """
     if product != PRODUCT:
         sentence = f"artifact belongs to product {quoted(product)}, not Ster"
         raise DocumentError(sentence, field="product", found=product, expected=PRODUCT)
+
+
+def require_texts(what: str, value: object) -> dict[str, str]:
+    """Take an object of strings, or raise JsonError about ``what`` or one of them."""
+    texts = require(what, value, dict)
+    return {name: require(f"`{name}`", text, str) for name, text in texts.items()}
 
 
 def parse_row(row: object, layer: int, hidden_size: int) -> list[object]:

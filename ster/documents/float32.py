@@ -46,16 +46,21 @@ def shortest(value: float | np.float32) -> float:
     return float(str(np.float32(value)))
 
 
-def finite_rows(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    """Tell which rows hold finite numbers only.
+def find_not_finite(rows: npt.NDArray[np.floating]) -> tuple[int, int] | None:
+    """Find the first row, and its first layer, that hold what is no finite number.
 
     Args:
         rows: (num_rows, num_layers, hidden_size), looked at layer by layer, so that
             little memory is taken beside them.
 
     Returns:
-        (num_rows, num_layers).
+        Their indices; None where all numbers are finite.
     """
     layers = range(rows.shape[1])
-    finite = [np.isfinite(rows[:, layer]).all(axis=-1) for layer in layers]
-    return np.stack(finite, axis=1)
+    finite = np.stack(
+        [np.isfinite(rows[:, layer]).all(axis=-1) for layer in layers], axis=1
+    )
+    if finite.all():
+        return None
+    row, layer = np.unravel_index(int(finite.argmin()), finite.shape)
+    return int(row), int(layer)

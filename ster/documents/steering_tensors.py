@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster import __version__
-from ster.documents.fields import PRODUCT, SCHEMA_VERSION, require
+from ster.documents.fields import PRODUCT, SCHEMA_VERSION, require_texts
 from ster.documents.strict_json import JsonError, dump_json, read_json
 from ster.documents.tensors.choice import stream_parts
 from ster.documents.tensors.kinds import check_kind
@@ -73,16 +73,14 @@ def parse_steering_tensors(file: TensorFile) -> dict[str, Any]:
     if len(shape) != 2 or 0 in shape:
         raise JsonError(f"`directions` has the shape {shape}")
     texts = {name: file.text(name) for name in _TEXTS}
-    metadata = require("`metadata`", read_json(file.text("metadata").encode()), dict)
+    metadata = read_json(file.text("metadata").encode())
     return {
         **texts,
         **{name: file.metadata.get(name) for name in _OPTIONAL},
         "layers": tuple(file.take("layers", I64, shape=shape[:1]).tolist()),
         "array": file.take("directions", F32, shape=shape),
         **{name: _read_numbers(file, name, shape[:1]) for name in _NUMBERS},
-        "metadata": {
-            key: require(f"`{key}`", text, str) for key, text in metadata.items()
-        },
+        "metadata": require_texts("`metadata`", metadata),
     }
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ster.decoder.contract import Decoder
 from ster.decoder.whole import WholeModel
-from ster.documents.float32 import finite_rows
+from ster.documents.float32 import find_not_finite
 from ster.errors import NumericsError
 from ster.points import RESID_POST, inner_points
 from ster.runs.loop import NO_POINTS, run_blocks
@@ -97,10 +97,10 @@ def check_finite(
     Raises:
         NumericsError: A row holds a value that is infinite or not a number.
     """
-    finite = finite_rows(rows)
-    if finite.all():
+    found = find_not_finite(rows)
+    if found is None:
         return
-    row, layer = (int(each) for each in np.argwhere(~finite)[0])
+    row, layer = found
     prompt = int(prompts[row]) + 1
     facts: dict[str, Any] = {"layer": layers[layer], "prompt": prompt}
     facts |= {"field": "precision", "found": session.precision}

@@ -63,10 +63,6 @@ def _plain_scalar(value: object, name: str) -> object:
     if isinstance(value, date | time):
         # A time that is missing, as pandas has it, differs from itself.
         return value.isoformat() if value == value else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each, name) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each, name) for each in value]
     raise DocumentError(
         f"label {name} holds a value that JSON does not have: {value!r:.80}",
         field=name,

@@ -18,6 +18,7 @@ from ster.documents.activations.columns import (
 from ster.documents.activations.description import Description
 from ster.documents.activations.value import Activations
 from ster.documents.activations.writer import place_of
+from ster.documents.float32 import find_not_finite
 from ster.documents.tensors.choice import opener_of, stream_parts
 from ster.documents.tensors.parts import (
     F16,
@@ -118,10 +119,10 @@ class TensorBody:
         with np.errstate(over="ignore"):  # what overflows is refused
             stored = np.ascontiguousarray(rows, dtype=self._dtype)
         if self._dtype != F32:
-            fits = np.isfinite(stored).all(axis=2)
-            if not fits.all():
-                row, column = np.unravel_index(int(fits.argmin()), fits.shape)
-                layer, prompt = place_of(self._described, at + int(row), int(column))
+            found = find_not_finite(stored)
+            if found is not None:
+                row, column = found
+                layer, prompt = place_of(self._described, at + row, column)
                 sentence = f"layer {layer} of prompt {prompt} does not fit in f16"
                 cause = "a value is beyond 65504; store f32, which holds it"
                 raise NumericsError(sentence, cause, layer=layer, prompt=prompt)

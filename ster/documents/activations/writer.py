@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.description import Description
-from ster.documents.float32 import finite_rows
+from ster.documents.float32 import find_not_finite
 from ster.documents.whole_files import AtomicFile
 from ster.errors import NumericsError, OutputError
 from ster.text import counted
@@ -120,12 +120,11 @@ class ActivationWriter:
             stack.pop_all()
 
     def _check_finite(self, rows: F32) -> None:
-        finite = finite_rows(rows)
-        if not finite.all():
-            row, column = np.unravel_index(int(finite.argmin()), finite.shape)
-            layer, prompt = place_of(
-                self._description, self._num_written + int(row), int(column)
-            )
+        found = find_not_finite(rows)
+        if found is not None:
+            row, column = found
+            place = place_of(self._description, self._num_written + row, column)
+            layer, prompt = place
             sentence = f"layer {layer} of prompt {prompt} is not finite"
             raise NumericsError(sentence, layer=layer, prompt=prompt)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ster.documents.fields import PRODUCT, SCHEMA_VERSION
+from ster.documents.fields import SCHEMA_VERSION, check_product, check_schema
 from ster.documents.strict_json import JsonError
 from ster.errors import DocumentError
 from ster.text import quoted
@@ -17,21 +17,15 @@ def check_kind(metadata: Mapping[str, str], kind: str) -> None:
         JsonError: It does not say.
         DocumentError: It says another.
     """
-    for name, expected, sentence in (
-        ("product", PRODUCT, "artifact belongs to product {}, not Ster"),
-        (
-            "schema_version",
-            str(SCHEMA_VERSION),
-            "artifact schema {} is unsupported; "
-            f"this Ster build reads schema {SCHEMA_VERSION}",
-        ),
-        ("document", kind, f"the document is {{}}, not {quoted(kind)}"),
-    ):
-        if name not in metadata:
-            raise JsonError(f"its metadata have no `{name}`, so it is none of ster's")
-        found = metadata[name]
-        if found != expected:
-            shown = found if name == "schema_version" else quoted(found)
-            raise DocumentError(
-                sentence.format(shown), field=name, found=found, expected=expected
-            )
+    check_product(_take(metadata, "product"))
+    check_schema(_take(metadata, "schema_version"), str(SCHEMA_VERSION))
+    found = _take(metadata, "document")
+    if found != kind:
+        sentence = f"the document is {quoted(found)}, not {quoted(kind)}"
+        raise DocumentError(sentence, field="document", found=found, expected=kind)
+
+
+def _take(metadata: Mapping[str, str], name: str) -> str:
+    if name not in metadata:
+        raise JsonError(f"its metadata have no `{name}`, so it is none of ster's")
+    return metadata[name]

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ster.documents.fields import require
+from ster.documents.fields import require_texts
 from ster.documents.strict_json import JsonError, dump_json, read_json
 from ster.documents.tensors.parts import (
     U8,
@@ -168,8 +168,7 @@ def _read_metadata(
     part = parts.pop(METADATA, None)
     if part is None or part.dtype != U8 or part.nbytes > _MAX_METADATA_BYTES:
         raise JsonError("it has no metadata of ster's")
-    fields = require("its metadata", read_json(read(part).tobytes()), dict)
-    return {name: require(f"`{name}`", text, str) for name, text in fields.items()}
+    return require_texts("its metadata", read_json(read(part).tobytes()))
 
 
 def _read_header(
