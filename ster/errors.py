@@ -121,19 +121,27 @@ class UsageError(SterError):
     exit_code = 2
 
 
-def check_word(name: str, word: object, known: tuple[str, ...]) -> str:
+def check_word(
+    name: str, word: object, known: tuple[str, ...], *, field: str | None = None
+) -> str:
     """Take one of several words.
+
+    Args:
+        name: What the word names.
+        word: What was given.
+        known: The words that there are.
+        field: The argument or flag that it was given for; ``name`` if not given.
 
     Raises:
         UsageError: It is another; says which there are.
     """
     if isinstance(word, str) and word in known:
         return word
-    expected = " or ".join([", ".join(known[:-1]), known[-1]])
-    shown = quoted(word) if isinstance(word, str) else repr(word)
+    comma = "," * (len(known) > 2)
     raise UsageError(
-        f"unknown {name} {shown}; expected {expected}",
-        field=name,
+        f"unknown {name} {quoted(str(word))}; expected "
+        f"{', '.join(known[:-1])}{comma} or {known[-1]}",
+        field=field or name,
         found=word,
         expected=known,
     )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ster.errors import UsageError
-from ster.text import quoted, trim
+from ster.errors import UsageError, check_word
+from ster.text import trim
 
 RESID_POST = "resid_post"
 RESID_MID = "resid_mid"
@@ -52,14 +52,7 @@ def check_points(points: Iterable[str]) -> tuple[str, ...]:
     """
     chosen: dict[str, None] = {}
     for point in points:
-        if point not in POINTS:
-            raise UsageError(
-                f"unknown point {quoted(str(point))}; expected {_NAMES}",
-                field="points",
-                found=point,
-                expected=POINTS,
-            )
-        chosen[point] = None
+        chosen[check_word("point", point, POINTS, field="points")] = None
     if not chosen:
         sentence = f"no points selected; expected {_NAMES}"
         raise UsageError(sentence, field="points", expected=POINTS)

@@ -22,10 +22,10 @@ from ster.checkpoint.tokenizer_config import (
 )
 from ster.checkpoint.tokens.process import PROGRAM as TOKENIZER
 from ster.checkpoint.tokens.process import TokenizerProcess
-from ster.errors import SterError, TokenizerError, UsageError
+from ster.errors import SterError, TokenizerError, UsageError, check_word
 from ster.reporting import Reporter
-from ster.text import quoted
 
+MODES = ("auto", "off")
 NOTES = {
     "applied": (
         "applying the model's own chat template to every prompt and completion"
@@ -66,14 +66,7 @@ def load_encoder(
         TokenizerError: The tokenizer or its config cannot be loaded.
         TemplateError: The template cannot be used.
     """
-    if chat_template not in ("auto", "off"):
-        mode = quoted(chat_template)
-        raise UsageError(
-            f"unknown chat template mode {mode}; expected auto or off",
-            field="chat_template",
-            found=chat_template,
-            expected=("auto", "off"),
-        )
+    check_word("chat template mode", chat_template, MODES, field="chat_template")
     args = check_template_args(template_args or {})
     path = files.require_tokenizer()
     try:

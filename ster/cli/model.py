@@ -25,8 +25,7 @@ from ster.cli.progress import LiveReporter, SaysOnce, open_reporter
 from ster.cli.streams import say
 from ster.decoder.memory import parse_memory
 from ster.documents.descriptors import is_standard_output
-from ster.errors import OutputError, SterError, UsageError
-from ster.text import quoted
+from ster.errors import OutputError, SterError, check_word
 
 if TYPE_CHECKING:
     from ster.runs.choice import ModelChoice
@@ -42,14 +41,9 @@ _GPUS = {"metal": "Metal", "cuda": "CUDA"}
 
 def _check_chat_template(word: str) -> str:
     """Refuse a mode that is neither auto nor off."""
-    if word not in ("auto", "off"):
-        raise UsageError(
-            f"unknown chat template mode {quoted(word)}; expected auto or off",
-            field="--chat-template",
-            found=word,
-            expected=("auto", "off"),
-        )
-    return word
+    return check_word(
+        "chat template mode", word, ("auto", "off"), field="--chat-template"
+    )
 
 
 def _check_template_args(words: list[str] | None) -> list[str]:

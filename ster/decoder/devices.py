@@ -14,9 +14,8 @@ from typing import Any, Protocol, cast
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.decoder.contract import Decoder, DeviceMemory, Footprint, Weights
-from ster.errors import DeviceError, UsageError
+from ster.errors import DeviceError, check_word
 from ster.reporting import QuietReporter
-from ster.text import quoted
 
 DEVICES = ("cpu", "metal", "cuda")
 PRECISIONS = ("f32", "f16", "bf16")
@@ -79,19 +78,8 @@ def check_device(
         DeviceError: The device, or the precision on it, is not here.
     """
     if device not in known:
-        raise UsageError(
-            f"unknown device {quoted(device)}; expected cpu, metal, or cuda",
-            field="device",
-            found=device,
-            expected=DEVICES,
-        )
-    if precision not in PRECISIONS:
-        raise UsageError(
-            f"unknown precision {quoted(precision)}; expected f32, f16, or bf16",
-            field="precision",
-            found=precision,
-            expected=PRECISIONS,
-        )
+        check_word("device", device, DEVICES)
+    check_word("precision", precision, PRECISIONS)
     if device == "cpu" and precision == "bf16":
         raise DeviceError(
             "bf16 has no CPU matmul kernel in this Candle build; use --precision f16 "

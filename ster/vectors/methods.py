@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ster.errors import UsageError
-from ster.text import quoted
+from ster.errors import check_word
 
 METHODS = ("caa", "pca", "logistic")
 _ALIASES = {"mean-difference": "caa", "probe": "logistic"}
@@ -17,10 +16,5 @@ def parse_method(word: str) -> str:
     """
     method = _ALIASES.get(word, word)
     if method not in METHODS:
-        raise UsageError(
-            f"unknown training method {quoted(word)}; expected caa, pca, or logistic",
-            field="method",
-            found=word,
-            expected=METHODS,
-        )
+        check_word("training method", word, METHODS, field="method")
     return method
