@@ -24,7 +24,7 @@ from ster.cli.steering import (
 )
 from ster.cli.streams import say
 from ster.errors import UsageError
-from ster.text import counted, decimal, one_line, printable
+from ster.text import counted, one_line, printable
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
@@ -280,8 +280,7 @@ def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str
     yield "| strength | answer |\n|---|---|\n"
     for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
-        strength = each.strength_word or decimal(each.strength or 0.0)
-        yield f"| {strength} | {printable(line)} |\n"
+        yield f"| {tables.spelled(each)} | {printable(line)} |\n"
 
 
 def check_question(

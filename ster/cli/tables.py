@@ -138,7 +138,7 @@ def summary(vector: SteeringVector) -> Iterator[RenderableType]:
             Column(name="layer", cells=[str(layer) for layer in layers]),
             Column(name="accuracy", cells=[_share(a) for a in vector.train_accuracy]),
             Column(name="margin", cells=[_number(m) for m in vector.train_margin]),
-            Column(name="length", cells=_lengths(vector), rank=1),
+            Column(name="length", cells=[*map(_number, vector.norms())], rank=1),
         ]
     )
     yield from _facts(vector.metadata)
@@ -244,7 +244,7 @@ def answers(found: Iterable[Answer]) -> Iterator[RenderableType]:
     texts = [printable(" ".join(each.text.split())) for each in rows]
     yield Columns(
         columns=[
-            Column(name="strength", cells=[_spelled(each) for each in rows]),
+            Column(name="strength", cells=[*map(spelled, rows)]),
             Column(name="answer", cells=texts, is_text=True),
         ]
     )
@@ -325,13 +325,8 @@ def _warning(sentence: str) -> RenderableType:
     return Text(f"warning: {sentence}", style="yellow")
 
 
-def _lengths(vector: SteeringVector) -> list[str]:
-    import numpy as np
-
-    return [_number(float(n)) for n in np.linalg.norm(vector.array, axis=1)]
-
-
-def _spelled(answer: Answer) -> str:
+def spelled(answer: Answer) -> str:
+    """Write an answer's strength as it was asked for."""
     return answer.strength_word or decimal(answer.strength or 0.0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +37,7 @@ def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axe
         SterError: matplotlib is not installed.
     """
     ax = take_axes(ax)
-    scored = _scored(measured)
-    layers, first = _by_layer(scored)
+    layers, first = _by_layer(_scored(measured))
     _band(
         ax,
         layers,
@@ -53,16 +52,7 @@ def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axe
             linestyle=":",
             label="95th percentile at their best layer",
         )
-    for index, shift, method, of_method in _methods(scored):
-        _lines(
-            ax,
-            [each.layer + shift for each in of_method],
-            [each.accuracy for each in of_method],
-            [each.interval for each in of_method],
-            label=plain(method) or plain(measured.vector.method),
-            **style(index),
-        )
-        _ring(ax, of_method, shift, "accuracy")
+    _draw_methods(ax, measured, "accuracy", lambda each: each.interval)
     ax.set_ylabel("accuracy (share of pairs ordered)")
     ax.set_ylim(-0.03, 1.03)
     return _finish(ax, layers)
@@ -83,21 +73,16 @@ def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
         SterError: matplotlib is not installed.
     """
     ax = take_axes(ax)
-    scored = _scored(measured)
-    layers, first = _by_layer(scored)
+    layers, first = _by_layer(_scored(measured))
     chance = np.array([each.random_margin or 0.0 for each in first])
     _band(ax, layers, -chance, chance, "95 % of random directions")
     ax.axhline(0, color=GREY, lw=0.8)
-    for index, shift, method, of_method in _methods(scored):
-        _lines(
-            ax,
-            [each.layer + shift for each in of_method],
-            [each.margin for each in of_method],
-            [each.margin_interval or (each.margin, each.margin) for each in of_method],
-            label=plain(method) or plain(measured.vector.method),
-            **style(index),
-        )
-        _ring(ax, of_method, shift, "margin")
+    _draw_methods(
+        ax,
+        measured,
+        "margin",
+        lambda each: each.margin_interval or (each.margin, each.margin),
+    )
     ax.set_ylabel("margin (units of the residual stream)")
     return _finish(ax, layers)
 
@@ -174,6 +159,25 @@ def _methods(
 
 def _method(each: Scored) -> str:
     return each.method if isinstance(each, Candidate) else ""
+
+
+def _draw_methods(
+    ax: Axes,
+    measured: Selection | Evaluation,
+    name: str,
+    interval: Callable[[Scored], tuple[float, float]],
+) -> None:
+    """Draw a measure of each method by layer, and ring the chosen candidate."""
+    for index, shift, method, of_method in _methods(_scored(measured)):
+        _lines(
+            ax,
+            [each.layer + shift for each in of_method],
+            [getattr(each, name) for each in of_method],
+            [*map(interval, of_method)],
+            label=plain(method) or plain(measured.vector.method),
+            **style(index),
+        )
+        _ring(ax, of_method, shift, name)
 
 
 def _lines(

@@ -90,19 +90,29 @@ def choose_rows(
         names = [plain(text) for text in activations.prompts]
         return np.arange(num_prompts), names, f"prompt (token: {activations.read})"
     number = 0 if prompt is None else prompt
-    rows = np.flatnonzero(activations.prompt_index == number)
-    if not len(rows):
-        raise DocumentError(
-            f"there is no row of prompt {number}; prompts count from 0 to "
-            f"{num_prompts - 1}",
-            field="prompt",
-            found=prompt,
-        )
+    rows = rows_of(activations, number)
     tokens = activations.tokens
     names = [str(row) for row in rows]
     if tokens is not None:
         names = [plain(visible(tokens.text[row])) for row in rows]
     return rows, names, f"token of prompt {number}" if tokens is not None else "row"
+
+
+def rows_of(activations: Activations, prompt: int) -> npt.NDArray[np.int64]:
+    """Find the rows of one prompt.
+
+    Raises:
+        DocumentError: There is no such prompt.
+    """
+    rows = np.flatnonzero(activations.prompt_index == prompt)
+    if not len(rows):
+        raise DocumentError(
+            f"there is no row of prompt {prompt}; prompts count from 0 to "
+            f"{len(activations.prompts) - 1}",
+            field="prompt",
+            found=prompt,
+        )
+    return rows
 
 
 def visible(token: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import numpy.typing as npt
 from ster.documents.activations.value import Activations
 from ster.errors import DocumentError, LayerError
 from ster.layers import abridge
-from ster.plots.projecting import visible
+from ster.plots.projecting import rows_of, visible
 from ster.text import counted, printable
+from ster.vectors.some_layers import take_layers
 from ster.vectors.steering import SteeringVector
 
 F64 = npt.NDArray[np.float64]
@@ -121,15 +122,9 @@ def projected_text(
             'runtime.activations(texts, tokens="all") does',
             field="tokens",
         )
-    rows = np.flatnonzero(activations.prompt_index == prompt)
-    if not len(rows):
-        raise DocumentError(
-            f"there is no row of prompt {prompt}; prompts count from 0 to "
-            f"{len(activations.prompts) - 1}",
-            field="prompt",
-            found=prompt,
-        )
-    values = _at(vector, layer).project(activations[rows])[:, 0]
+    rows = rows_of(activations, prompt)
+    # The layer alone, so that the activations need no other.
+    values = take_layers(vector, layer).project(activations[rows])[:, 0]
     own = ~tokens.in_template[rows]
     judged = values[own] if own.any() else values
     return ProjectedText(
@@ -138,14 +133,6 @@ def projected_text(
         scale=float(np.abs(judged).max()),
         layer=layer,
         trait_name=vector.trait_name,
-    )
-
-
-def _at(vector: SteeringVector, layer: int) -> SteeringVector:
-    """Take one layer, so that the activations need no other."""
-    array = vector.direction(layer)[None]
-    return replace(
-        vector, layers=(layer,), array=array, train_margin=(), train_accuracy=()
     )
 
 

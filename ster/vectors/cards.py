@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Metadata are free words, and may be many.
 _MAX_METADATA = 5
-_SCORES = ["accuracy", "95 % interval", "random (95th percentile)"]
+_SCORES = ["accuracy", "95 % interval", "random (95th percentile)", "margin"]
 
 
 def vector_card(vector: SteeringVector) -> Card:
@@ -74,16 +74,7 @@ def describe_evaluation(evaluation: Evaluation) -> str:
 def evaluation_card(evaluation: Evaluation) -> Card:
     """Show how each layer orders pairs beside what random directions reach."""
     vector, best = evaluation.vector, _best(evaluation.layers)
-    rows = _shown(evaluation.layers)
-    table = Table(
-        header=["layer", *_SCORES, "margin"],
-        rows=[[each.layer, *_scores(each), each.margin] for each in rows],
-        num_rows=len(evaluation.layers),
-        noun="layer",
-        remark=", none more accurate",
-        marked=[rows.index(best)],
-    )
-    tables = [table]
+    tables = [_ranking(evaluation.layers, best, "layer", "layer")]
     if evaluation.strength is not None:
         tables.append(_strengths(evaluation.strength))
     return Card(
@@ -111,15 +102,6 @@ def describe_selection(selection: Selection) -> str:
 
 def selection_card(selection: Selection) -> Card:
     """Show the chosen candidate, and how it compares with others and with chance."""
-    rows = _shown(selection.candidates)
-    table = Table(
-        header=["layer", "method", *_SCORES, "margin"],
-        rows=[[each.layer, each.method, *_scores(each), each.margin] for each in rows],
-        num_rows=len(selection.candidates),
-        noun="candidate",
-        remark=", none more accurate",
-        marked=[rows.index(selection.best)],
-    )
     chance = selection.random_best
     return Card(
         title=f"Selection of {selection.vector.trait_name!r}: {selection.best.method}, "
@@ -129,7 +111,11 @@ def selection_card(selection: Selection) -> Card:
             ("measured", _held(selection)),
             ("random directions at their best layer", _chance(chance)),
         ],
-        tables=[table],
+        tables=[
+            _ranking(
+                selection.candidates, selection.best, "candidate", "layer", "method"
+            )
+        ],
     )
 
 
@@ -167,6 +153,19 @@ def _strengths(choice: StrengthChoice) -> Table:
     )
 
 
+def _ranking(scored: Sequence[Scored], best: Scored, noun: str, *names: str) -> Table:
+    """Show the best few beside chance, behind what their attributes say they are."""
+    rows = _shown(scored)
+    return Table(
+        header=[*names, *_SCORES],
+        rows=[[getattr(each, name) for name in names] + _scores(each) for each in rows],
+        num_rows=len(scored),
+        noun=noun,
+        remark=", none more accurate",
+        marked=[rows.index(best)],
+    )
+
+
 def _ranked(
     candidates: Sequence[MeasuredStrength], number: int
 ) -> list[MeasuredStrength]:
@@ -191,7 +190,7 @@ def _scores(scored: Scored) -> list[object]:
     chance = scored.random
     interval = f"{lower:.3f} to {upper:.3f}"
     reached = f"{chance.mean:.3f} ({chance.percentile_95:.3f})"
-    return [scored.accuracy, interval, reached]
+    return [scored.accuracy, interval, reached, scored.margin]
 
 
 def _short(scored: Scored) -> str:

@@ -109,6 +109,17 @@ def read_golden(name: str) -> Golden:
     )
 
 
+def write_document(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a golden file, one of its fields a line."""
+    lines = (
+        f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
+        for key, value in document.items()
+    )
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{" + ",\n".join(lines) + "}\n")
+    print(path.name, path.stat().st_size)
+
+
 def published() -> dict[str, Any]:
     """Return what is published about the toy checkpoint."""
     document: dict[str, Any] = json.loads((FOLDER / f"{TOY}.json").read_text())

@@ -9,7 +9,6 @@ put into the second; a multiplier that stands outside of any module is applied h
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from tests.checkpoints import Config, make_tensors, write_checkpoint
 from tests.golden import peer
-from tests.golden.golden import fingerprint, read_golden
+from tests.golden.golden import fingerprint, read_golden, write_document
 from tests.golden.points import INNER, POINTS_FOLDER
 from tests.quantized import plain_twin
 
@@ -55,15 +54,8 @@ PLACES: Mapping[str, Places] = {
 
 def main() -> None:
     """Make the cases that are named, or all."""
-    POINTS_FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CASES:
-        path = POINTS_FOLDER / f"{name}.json"
-        lines = (
-            f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
-            for key, value in points_document(name).items()
-        )
-        path.write_text("{" + ",\n".join(lines) + "}\n")
-        print(path.name, path.stat().st_size)
+        write_document(POINTS_FOLDER / f"{name}.json", points_document(name))
 
 
 def points_document(name: str) -> dict[str, Any]:

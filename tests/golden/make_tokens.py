@@ -8,7 +8,6 @@ come out again at the last token.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from tests.checkpoints import make_tensors, write_checkpoint
 from tests.golden import peer
-from tests.golden.golden import fingerprint, read_golden
+from tests.golden.golden import fingerprint, read_golden, write_document
 from tests.golden.tokens import CASES, FOLDER
 
 PLAIN_TOKENS = 9
@@ -26,15 +25,8 @@ PLAIN_TOKENS = 9
 
 def main() -> None:
     """Make the cases that are named, or all."""
-    FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CASES:
-        path = FOLDER / f"{name}.json"
-        lines = (
-            f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
-            for key, value in tokens_document(name).items()
-        )
-        path.write_text("{" + ",\n".join(lines) + "}\n")
-        print(path.name, path.stat().st_size)
+        write_document(FOLDER / f"{name}.json", tokens_document(name))
 
 
 def tokens_document(name: str) -> dict[str, Any]:
