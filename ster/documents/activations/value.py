@@ -169,10 +169,10 @@ class Activations(Description):
         """Make a tidy table: one line for each row, layer and point, in this order.
 
         Its columns are ``prompt_index``, ``prompt``, one for each label,
-        ``token_position``, ``token_id`` and ``token_text`` (missing where a row is a
-        mean or the document does not say), ``layer``, ``point`` and ``norm``, the
-        length of the activation. A label that has the name of one of these is called
-        ``label_<name>``.
+        ``token_position``, ``token_id`` and ``token_text`` (missing where the document
+        does not say; a mean has no position and no id, and its text says over how many
+        tokens it is), ``layer``, ``point`` and ``norm``, the length of the activation.
+        A label that has the name of one of these is called ``label_<name>``.
 
         Args:
             values: Add a column ``activation`` that holds the vectors themselves, each
