@@ -170,15 +170,17 @@ def test_hundreds_of_facts_extract_in_one_run(smollm2, tmp_path):
 def test_rows_at_a_texts_own_tokens_are_those_of_transformers(smollm2, golden, device):
     runtime = load(smollm2, device=device)
     tolerance = TOLERANCE if device == "cpu" else MLX_TOLERANCE
-    for case in golden["tokens"]:
+    cases = golden["tokens"]
+    for case in cases:
         shown = runtime.show(case["prompt"])
         assert shown.tokens.token_id.tolist() == case["token_ids"]
         assert np.flatnonzero(~shown.tokens.in_template).tolist() == case["own"]
-        for tokens, rows in case["rows"].items():
-            read = runtime.activations(
-                [case["prompt"]], golden["layers"], tokens=tokens
-            )
-            assert errors(read.array, np.array([rows])).max() <= tolerance, tokens
+        assert case["rows"].keys() == cases[0]["rows"].keys()
+    for tokens in cases[0]["rows"]:
+        read = runtime.activations(prompts_of(cases), golden["layers"], tokens=tokens)
+        for row, case in zip(read, cases, strict=True):
+            expected = np.array([case["rows"][tokens]])
+            assert errors(row[None], expected).max() <= tolerance, tokens
 
 
 def test_points_inside_blocks_are_those_of_transformers(smollm2, golden, device):
