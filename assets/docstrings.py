@@ -15,11 +15,11 @@ import ster
 RETURNED = {
     "Evaluation": "ster.vectors.selection",
     "LayerScore": "ster.vectors.selection",
-    "MeasuredStrength": "ster.vectors.strengths",
+    "MeasuredStrength": "ster.vectors.measured",
     "ReadTokens": "ster.documents.activations.read_tokens",
     "Selection": "ster.vectors.selection",
     "ShownTokens": "ster.documents.activations.shown",
-    "StrengthChoice": "ster.vectors.strengths",
+    "StrengthChoice": "ster.vectors.measured",
 }
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Example")
 # The operators that values have; `__len__` and the like need no words.

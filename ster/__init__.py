@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ster.runs.sampling import Answering, Sampling
     from ster.runtime import Runtime
     from ster.toy import write_toy_checkpoint
+    from ster.vectors.measured import StrengthTrial
     from ster.vectors.steering import SteeringVector
-    from ster.vectors.strengths import StrengthTrial
 
 __version__ = "0.1.0"
 
@@ -56,7 +56,7 @@ _HOMES = {
     "SteeringVector": "ster.vectors.steering",
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
-    "StrengthTrial": "ster.vectors.strengths",
+    "StrengthTrial": "ster.vectors.measured",
     "load": "ster.loading",
     "plots": "ster",
     "write_toy_checkpoint": "ster.toy",

@@ -27,9 +27,9 @@ from ster.runs.plan import Plan
 from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.token_choice import Tokens, choose_tokens
+from ster.vectors.measured import StrengthTrial
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import StrengthTrial
 from ster.workflows.answers import Answers
 from ster.workflows.choosing import optimize_vector
 from ster.workflows.evaluating import evaluate_vector

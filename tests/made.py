@@ -8,6 +8,7 @@ import numpy as np
 
 from ster.documents.activations.read_tokens import NO_TOKEN, ReadTokens
 from ster.documents.activations.value import Activations
+from ster.vectors.measured import MeasuredStrength, StrengthChoice
 from ster.vectors.selection import (
     Baseline,
     Candidate,
@@ -16,7 +17,6 @@ from ster.vectors.selection import (
     Selection,
 )
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import MeasuredStrength, StrengthChoice
 
 
 def activations(

@@ -38,7 +38,7 @@ def show(
         table: Makes what a terminal shows of a document.
     """
     if table is not None and text is None and sys.stdout.isatty():
-        from ster.cli.tables import draw  # late: only a person waits for rich
+        from ster.cli.tables.drawing import draw  # late: only a person waits for rich
 
         yield draw(table())
     else:

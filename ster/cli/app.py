@@ -14,7 +14,7 @@ from ster.cli.generate import generate
 from ster.cli.models import models
 from ster.cli.options import Command, Group, Text
 from ster.cli.toy import toy_model
-from ster.cli.vector import vector_app
+from ster.cli.vector.app import vector_app
 
 app = typer.Typer(
     cls=Group,

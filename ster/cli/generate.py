@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ster.cli import tables
 from ster.cli.answer import render_beside
 from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
@@ -23,6 +22,8 @@ from ster.cli.steering import (
     split_vector,
 )
 from ster.cli.streams import say
+from ster.cli.tables.answers import draw_answers, spelled
+from ster.cli.tables.drawing import draw
 from ster.errors import UsageError
 from ster.text import counted, one_line, printable
 
@@ -275,12 +276,12 @@ def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str
     A pipe, and whoever gave ``--text`` or ``--json``, gets Markdown.
     """
     if text is None and sys.stdout.isatty():
-        yield tables.draw(tables.answers(answers))
+        yield draw(draw_answers(answers))
         return
     yield "| strength | answer |\n|---|---|\n"
     for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
-        yield f"| {tables.spelled(each)} | {printable(line)} |\n"
+        yield f"| {spelled(each)} | {printable(line)} |\n"
 
 
 def check_question(

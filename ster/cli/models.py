@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ster.cli import tables
 from ster.cli.answer import show
 from ster.cli.options import Text
+from ster.cli.tables.families import draw_families
 
 
 def models(*, text: Text = None) -> Iterator[str]:
@@ -29,5 +29,5 @@ def models(*, text: Text = None) -> Iterator[str]:
         }
         for each in families()
     ]
-    table = partial(tables.families, listed)
+    table = partial(draw_families, listed)
     return show({"families": listed}, text=text, table=table)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ster.errors import DirectionError
 from ster.plots.styles import GREY, mark_layers, plain, style, take_axes
+from ster.vectors.measured import StrengthChoice
 from ster.vectors.selection import Candidate, Evaluation, LayerScore, Selection
-from ster.vectors.strengths import StrengthChoice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

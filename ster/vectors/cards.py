@@ -10,6 +10,7 @@ from ster.layers import abridge
 from ster.text import counted
 
 if TYPE_CHECKING:
+    from ster.vectors.measured import MeasuredStrength, StrengthChoice
     from ster.vectors.selection import (
         Baseline,
         Candidate,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         Selection,
     )
     from ster.vectors.steering import SteeringVector
-    from ster.vectors.strengths import MeasuredStrength, StrengthChoice
 
     Scored = TypeVar("Scored", Candidate, LayerScore)
 

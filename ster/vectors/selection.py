@@ -22,9 +22,9 @@ from ster.vectors.cards import (
     evaluation_card,
     selection_card,
 )
+from ster.vectors.measured import StrengthChoice
 from ster.vectors.metrics import RANDOM_DIRECTIONS, accuracy_interval
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import StrengthChoice
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from ster.documents.pairs import PairSet
 from ster.errors import require_type
 from ster.runs.session import Session
+from ster.vectors.measured import StrengthTrial
 from ster.vectors.selection import Evaluation, score_layers
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import StrengthTrial
 from ster.workflows.compatibility import check_measured
 from ster.workflows.pairs import plan_pairs, read_pairs
 from ster.workflows.strengths import check_scales, encode_sides, measure_strengths

@@ -19,14 +19,10 @@ from ster.errors import DirectionError
 from ster.runs.scoring import plan_scoring
 from ster.runs.session import Session
 from ster.text import decimal
+from ster.vectors.measured import MeasuredStrength, StrengthChoice, StrengthTrial
 from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import (
-    MeasuredStrength,
-    Strength,
-    StrengthChoice,
-    StrengthTrial,
-)
+from ster.vectors.strengths import Strength
 from ster.workflows.steering import check_lengths
 
 F32 = NDArray[np.float32]

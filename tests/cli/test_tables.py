@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 
 import ster
-from ster.cli import run, tables
+from ster.cli import run
+from ster.cli.tables.answers import draw_answers
+from ster.cli.tables.drawing import draw
+from ster.cli.tables.evaluations import draw_strengths
+from ster.cli.tables.families import draw_families
+from ster.cli.tables.selections import draw_selection, say_doubts
+from ster.cli.tables.vectors import draw_vector
 from ster.documents.answers import Answer
+from ster.vectors.measured import MeasuredStrength, StrengthChoice
 from ster.vectors.selection import Baseline, Candidate, Selection
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import MeasuredStrength, StrengthChoice
 from tests.processes import on_screen
 
 EVIL = "\x1b[2J\x9b\u202e\u2028\r\nError: x [bold]y[/bold] :smile:"
@@ -92,14 +98,14 @@ def choice(*candidates: Candidate, num_holdout: int = 20, best: float = 0.7):
 
 
 def drawn(parts: Any) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", tables.draw(parts))
+    return re.sub(r"\x1b\[[0-9;]*m", "", draw(parts))
 
 
 def test_the_chosen_candidate_is_marked_and_stands_first():
     found = choice(
         candidate(0, 0.6), candidate(1, 0.9, selected=True), candidate(2, 0.7)
     )
-    lines = drawn(tables.selection(found)).splitlines()
+    lines = drawn(draw_selection(found)).splitlines()
     rows = [line.split() for line in lines if re.search(r" caa ", line)]
     assert [row[:4] for row in rows] == [
         ["*", "1", "caa", "0.900"],
@@ -118,10 +124,10 @@ def test_the_chosen_candidate_is_marked_and_stands_first():
 def test_ties_and_what_is_not_shown_are_counted():
     others = [candidate(layer, 0.9) for layer in range(1, 15)]
     best = candidate(20, 0.9, selected=True)
-    text = drawn(tables.selection(choice(*others, best)))
+    text = drawn(draw_selection(choice(*others, best)))
     assert "14 others have the same accuracy" in text
     assert "and 5 more, which --json prints" in text
-    one = drawn(tables.selection(choice(candidate(1, 0.9), best)))
+    one = drawn(draw_selection(choice(candidate(1, 0.9), best)))
     assert "1 other has the same accuracy" in one
 
 
@@ -137,14 +143,14 @@ def test_ties_and_what_is_not_shown_are_counted():
 def test_too_few_pairs_are_warned_of(best: float, others: list[float], doubts: int):
     rest = [candidate(number, each) for number, each in enumerate(others)]
     chosen = candidate(9, 0.9, interval=(0.8, 0.95), selected=True)
-    found = list(tables.doubts(choice(*rest, chosen, best=best)))
+    found = list(say_doubts(choice(*rest, chosen, best=best)))
     assert len(found) == doubts
     assert all("20 held-out pairs are too few" in each for each in found)
 
 
 def test_a_pair_alone_is_too_few():
     chosen = candidate(1, 1.0, interval=(0.2, 1.0), selected=True)
-    text = drawn(tables.selection(choice(chosen, num_holdout=1, best=1.0)))
+    text = drawn(draw_selection(choice(chosen, num_holdout=1, best=1.0)))
     assert "warning: 1 held-out pair is too few to tell" in text
 
 
@@ -163,7 +169,7 @@ def test_a_row_of_strengths_is_marked():
         forms={"alone": 4},
         residual_norms=(30.0, 50.0),
     )
-    text = drawn(tables.strengths(found))
+    text = drawn(draw_strengths(found))
     assert re.search(r"^ +-4 +0.250 +-0.5000 *$", text, re.M)
     assert re.search(r"^\* +2.5 +0.750 +\+0.5000 *$", text, re.M)
     assert re.search(r"^ +0.5n +0.500", text, re.M)
@@ -188,15 +194,15 @@ def test_tables_fit_the_terminal(monkeypatch: Any, width: int):
         }
     ]
     for parts in (
-        tables.selection(choice(candidate(1, 0.5), best)),
-        tables.summary(vector(trait_name="t" * 200, model="m" * 100)),
-        tables.answers([long]),
-        tables.families(listed),
+        draw_selection(choice(candidate(1, 0.5), best)),
+        draw_vector(vector(trait_name="t" * 200, model="m" * 100)),
+        draw_answers([long]),
+        draw_families(listed),
     ):
         text = drawn(parts)
         assert max(map(len, text.splitlines())) <= min(width, 100)
         assert "…" not in text
-    whole = drawn(tables.selection(choice(candidate(1, 0.5), best)))
+    whole = drawn(draw_selection(choice(candidate(1, 0.5), best)))
     assert ("0.900" in whole) == (width >= 40)
     assert ("effect size" in whole) == (width >= 80)
 
@@ -205,7 +211,7 @@ def test_tables_fit_the_terminal(monkeypatch: Any, width: int):
 def test_an_encoding_without_lines_gets_ascii(monkeypatch: Any, encoding: str):
     monkeypatch.setattr(sys, "stdout", Screen(encoding))
     monkeypatch.setenv("COLUMNS", "80")
-    text = drawn(tables.summary(vector()))
+    text = drawn(draw_vector(vector()))
     assert ("─" in text) == (encoding == "utf-8")
     if encoding != "utf-8":
         text.encode(encoding)
@@ -216,8 +222,8 @@ def test_texts_out_of_files_cannot_steer_the_terminal():
     odd = vector(**words, precision=EVIL, chat_template=EVIL, metadata={EVIL: EVIL})
     best = candidate(9, 0.9, selected=True)
     answer = Answer(prompt="p", strength=1.0, text=EVIL, token_ids=(1,), ended="stop")
-    for parts in (tables.summary(odd), tables.answers([answer])):
-        text = tables.draw(parts)
+    for parts in (draw_vector(odd), draw_answers([answer])):
+        text = draw(parts)
         shown = re.sub(r"\x1b\[[0-9;]*m", "", text)
         assert not set(shown) & set("\x1b\x9b\u202e\u2028\r")
         assert not re.search(r"^Error: x", shown, re.M)

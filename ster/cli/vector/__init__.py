@@ -1,0 +1,1 @@
+"""``ster vector``: a file for each of its commands."""

@@ -1,0 +1,51 @@
+"""``ster vector evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ster.cli.answer import show
+from ster.cli.model import ModelFlags, with_model_flags
+from ster.cli.options import Text
+from ster.cli.tables.evaluations import draw_evaluation
+from ster.cli.vector.options import BatchSize, MaxSequence, Pairs, Strengths, Vector
+from ster.vectors.measured import StrengthTrial
+
+
+@with_model_flags
+def evaluate(
+    *,
+    pairs_path: Pairs,
+    vector_path: Vector,
+    flags: ModelFlags,
+    strengths: Strengths = None,
+    batch_size: BatchSize = None,
+    max_sequence: MaxSequence = None,
+    text: Text = None,
+) -> Iterator[str]:
+    """Measure how a vector tells pairs apart.
+
+    Prints, for each of its layers, how often the positive side scores higher and by how
+    much; with --strengths also what steering does to the sides. Writes nothing.
+    """
+    from ster.documents.pairs import PairSet
+    from ster.vectors.steering import SteeringVector
+
+    flags.check_device()
+    trial = read_trial(strengths, batch_size, max_sequence)
+    pairs = PairSet.load(pairs_path)
+    vector = SteeringVector.load(vector_path)
+    with flags.open() as runtime:
+        evaluation = runtime.evaluate(pairs, vector, trial)
+    table = partial(draw_evaluation, evaluation)
+    return show(evaluation.document, text=text, table=table)
+
+
+def read_trial(
+    strengths: str | None, batch_size: int | None, max_sequence: int | None
+) -> StrengthTrial | None:
+    """Refuse what cannot be measured, before any file is read."""
+    if strengths is None:
+        return None
+    return StrengthTrial.of(strengths, batch_size=batch_size, max_sequence=max_sequence)

@@ -1,0 +1,124 @@
+"""Flags of the commands on steering vectors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ster.cli.steering import split_vector
+from ster.errors import UsageError
+from ster.text import one_line
+from ster.vectors.methods import parse_method
+from ster.vectors.strengths import parse_strengths
+
+
+def _check_strength_words(text: str | None) -> str | None:
+    """Refuse what is no list of numbers."""
+    if text is not None:
+        parse_strengths(text)
+    return text
+
+
+def _check_vector(word: str) -> str:
+    """Refuse a vector with a strength of its own."""
+    try:
+        path, strength = split_vector(word)
+    except UsageError:  # then it is a path that is not there
+        return word
+    if strength is not None:
+        raise UsageError(
+            f"`evaluate` takes one vector as it is, without :{strength}",
+            f"--vector {one_line(path)} --strengths {strength} measures it so",
+            field="--vector",
+            found=word,
+        )
+    return word
+
+
+Pairs = Annotated[
+    str,
+    typer.Option(
+        "--pairs",
+        metavar="<FILE>",
+        help='The pairs: a JSON document {"trait_name": "...", "pairs": [{"positive": '
+        '"...", "negative": "..."}, ...]}. A pair may have a "prompt", which both '
+        "texts answer.",
+    ),
+]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        metavar="<FILE>",
+        help="Where the steering artifact goes: .json, .safetensors, .npz, or .gguf "
+        "for llama.cpp. An old file is replaced only when the new one is whole.",
+    ),
+]
+Vector = Annotated[
+    str,
+    typer.Option(
+        "--vector",
+        metavar="<FILE>",
+        callback=_check_vector,
+        help="The steering artifact.",
+    ),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        metavar="<METHOD>",
+        callback=parse_method,
+        help="How a direction is fitted: caa (or mean-difference), pca, or logistic "
+        "(or probe).",
+    ),
+]
+Holdout = Annotated[
+    float,
+    typer.Option(
+        "--holdout",
+        metavar="<SHARE>",
+        help="The share of pairs, from the end of the file, that candidates are ranked "
+        "on.",
+    ),
+]
+Strengths = Annotated[
+    str | None,
+    typer.Option(
+        "--strengths",
+        metavar="<S,S,...>",
+        callback=_check_strength_words,
+        help="Measure what steering at these strengths does to the sides' "
+        "log-probabilities, such as -4,-2,2,4. 0.05n is 0.05 times each layer's own "
+        "mean residual norm; the report says it.",
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size",
+        metavar="<N>",
+        help="Responses that are scored together; as many as memory allows unless "
+        "given.",
+    ),
+]
+MaxSequence = Annotated[
+    int | None,
+    typer.Option(
+        "--max-sequence",
+        metavar="<N>",
+        help="Leave out pairs with a side of more tokens; none unless given.",
+    ),
+]
+Artifact = Annotated[
+    str, typer.Argument(metavar="ARTIFACT", help="The steering artifact.")
+]
+ExportedLayers = Annotated[
+    str,
+    typer.Option(
+        "--layers",
+        metavar="<LAYERS>",
+        help="Which of its layers to write: all, or indices and half-open ranges.",
+    ),
+]
