@@ -7,6 +7,11 @@ CONSTRAINTS ?= .ci/constraints.txt
 PIP := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
   $(BIN)/python -m pip --disable-pip-version-check -qq install
 
+# How many processes run the tests of `make test`, each with one thread of BLAS, or the
+# workers take the cores from each other. `WORKERS=0` runs them in one process.
+WORKERS ?= 2
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
+
 # What `make bench` measures; benchmarks/README.md explains.
 DEVICE ?= cpu
 PRECISION ?= f32
@@ -35,7 +40,7 @@ check: .venv/dev.stamp ## lint, format, types and import rules: seconds
 	@$(BIN)/mypy && $(BIN)/lint-imports
 
 test: check docs ## everything that CI runs: check, docs, then all tests
-	@$(BIN)/pytest
+	@$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 docs: .venv/docs.stamp ## build the documentation into build/site: seconds
 	@$(BIN)/zensical build --strict

@@ -27,10 +27,19 @@ def kept_smollm2(dtype: str) -> Path:
     partial = KEPT / f"smollm2-{dtype}.{os.getpid()}"
     try:
         _run(partial, "--dtype", dtype)
-        partial.rename(kept)
+        put_in_place(partial, kept)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return kept
+
+
+def put_in_place(partial: Path, kept: Path) -> None:
+    """Rename what was made, unless another worker's lies there by now."""
+    try:
+        partial.rename(kept)
+    except OSError:
+        if not kept.is_dir():
+            raise
 
 
 def _run(*words: str | Path) -> None:
