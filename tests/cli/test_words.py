@@ -354,3 +354,10 @@ def test_json_is_the_other_word_of_text(capsys, words):
     assert capsys.readouterr().out.startswith("{\n")
     assert run([*words, "models", "--text"]) == 0
     assert capsys.readouterr().out.startswith("families[0].")
+
+
+@pytest.mark.parametrize("flag", ["--batch-size", "--max-sequence"])
+def test_a_flag_of_a_trial_needs_strengths(flag, capsys):
+    line = ["vector", "evaluate", "-m", "none", "--pairs", "none.json"]
+    assert run([*line, "--vector", "none.json", flag, "8"]) == 2
+    assert capsys.readouterr().err == f"Error: {flag} needs --strengths\n"

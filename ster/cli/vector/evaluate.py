@@ -10,6 +10,7 @@ from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text
 from ster.cli.tables.evaluations import draw_evaluation
 from ster.cli.vector.options import BatchSize, MaxSequence, Pairs, Strengths, Vector
+from ster.errors import UsageError
 from ster.vectors.measured import StrengthTrial
 
 
@@ -32,6 +33,7 @@ def evaluate(
     from ster.documents.pairs import PairSet
     from ster.vectors.steering import SteeringVector
 
+    check_trial_flags(strengths, batch_size, max_sequence)
     flags.check_device()
     trial = read_trial(strengths, batch_size, max_sequence)
     pairs = PairSet.load(pairs_path)
@@ -40,6 +42,16 @@ def evaluate(
         evaluation = runtime.evaluate(pairs, vector, trial)
     table = partial(draw_evaluation, evaluation)
     return show(evaluation.document, text=text, table=table)
+
+
+def check_trial_flags(
+    strengths: str | None, batch_size: int | None, max_sequence: int | None
+) -> None:
+    """Refuse flags that only a trial of strengths reads, where there is none."""
+    given = {"--batch-size": batch_size, "--max-sequence": max_sequence}
+    for flag, value in given.items():
+        if strengths is None and value is not None:
+            raise UsageError(f"{flag} needs --strengths", field=flag)
 
 
 def read_trial(
