@@ -6,7 +6,6 @@ checked without a download. Its answers are random words.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import random
@@ -18,14 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from ster.documents.temporary_files import hidden_directory
-from ster.documents.whole_files import (
-    AtomicFile,
-    make_directories,
-    remove_directories,
-)
+from ster.documents.whole_directories import whole_directory
+from ster.documents.whole_files import AtomicFile
 from ster.errors import OutputError
-from ster.interrupts import raise_if_stopped
 
 TOY_PROMPTS = (
     "the sea is calm and quiet tonight .",
@@ -83,7 +77,8 @@ def write_toy_checkpoint(directory: str | os.PathLike[str]) -> None:
     if path and os.path.isdir(path):
         _write_files(path, files)
     else:
-        _write_directory(path, files)
+        with whole_directory(path) as staging:
+            _write_files(staging, files)
 
 
 def _refuse_other_checkpoint(directory: str, files: Mapping[str, bytes]) -> None:
@@ -103,38 +98,6 @@ def _write_files(directory: str, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             file = stack.enter_context(AtomicFile(os.path.join(directory, name)))
             file.write(data)
-
-
-def _write_directory(directory: str, files: Mapping[str, bytes]) -> None:
-    """Write a directory that is not there yet."""
-    try:
-        _build_beside(directory.rstrip("/"), files)
-    except OutputError as error:
-        # The error names a file in the hidden directory, which nobody asked for.
-        raise OutputError(f"failed to write {directory}", *error.causes) from error
-    except (OSError, ValueError) as error:
-        raise OutputError(f"failed to write {directory}", error) from error
-
-
-def _build_beside(place: str, files: Mapping[str, bytes]) -> None:
-    """Write a directory under a hidden name beside its place, then rename it."""
-    _require_free(place)
-    made = make_directories(os.path.dirname(place))
-    try:
-        with hidden_directory(place) as staging:
-            _write_files(staging, files)
-            raise_if_stopped()
-            os.rename(staging, place)
-    except BaseException:
-        remove_directories(made)
-        raise
-
-
-def _require_free(place: str) -> None:
-    if not place:
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-    if os.path.lexists(place):
-        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def _weights() -> dict[str, Float32Array]:
