@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from ster.toy import write_toy_checkpoint
     from ster.vectors.measured import StrengthTrial
     from ster.vectors.steering import SteeringVector
+    from ster.workflows.ablating import Ablation, ablate
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Ablation",
     "Activations",
     "Answer",
     "Answering",
@@ -39,12 +41,14 @@ __all__ = [
     "SterWarning",
     "StrengthTrial",
     "__version__",
+    "ablate",
     "load",
     "plots",
     "write_toy_checkpoint",
 ]
 
 _HOMES = {
+    "Ablation": "ster.workflows.ablating",
     "Activations": "ster.documents.activations.value",
     "Answer": "ster.documents.answers",
     "Answering": "ster.runs.sampling",
@@ -57,6 +61,7 @@ _HOMES = {
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
     "StrengthTrial": "ster.vectors.measured",
+    "ablate": "ster.workflows.ablating",
     "load": "ster.loading",
     "plots": "ster",
     "write_toy_checkpoint": "ster.toy",

@@ -163,9 +163,13 @@ class CheckpointFiles:
 
     def all_weight_files(self) -> list[Path]:
         """Return every weight file, on the Hub downloading what is not there."""
+        return [self.source.fetch(shard) for shard in self.weight_names()]
+
+    def weight_names(self) -> list[str]:
+        """Name every weight file, some of them perhaps in folders."""
         shard_of = self._read_index()
         shards = self.source.weights if shard_of is None else shard_of.values()
-        return [self.source.fetch(shard) for shard in sorted(set(shards))]
+        return sorted(set(shards))
 
     def local_names(self) -> set[str]:
         """Name every file that a run may read, shards in folders too."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ster.architecture.spec import ModelSpec
+from ster.architecture.wide import WideSpec
 from ster.documents.control_vectors import FOREIGN_METHOD
 from ster.errors import DocumentError
 from ster.layers import check_layers
+from ster.reporting import Reporter
 from ster.runs.session import Session
 from ster.text import quoted
 from ster.vectors.origins import is_same_model
@@ -12,6 +15,7 @@ from ster.vectors.steering import SteeringVector
 
 # Two labels for one encoding.
 _RAW_TEXT = ("absent", "off")
+_STEERED = "artifact was trained for model {}, current model is {}"
 
 
 def check_measured(vector: SteeringVector, session: Session) -> None:
@@ -31,13 +35,44 @@ def check_steering(vector: SteeringVector, session: Session) -> None:
         DocumentError: It is of another model or hidden size.
         LayerError: The model lacks one of its layers.
     """
-    _check(vector, session, "artifact was trained for model {}, current model is {}")
+    _check(vector, session, _STEERED)
+
+
+def check_ablated(
+    vector: SteeringVector, model: str, spec: ModelSpec, reporter: Reporter
+) -> None:
+    """Refuse to ablate a model by a vector that does not belong to it.
+
+    No prompt is encoded, so the encoding of those that it was fitted on is no matter.
+
+    Args:
+        vector: The vector.
+        model: The model as it is named now.
+        spec: What config.json says of it.
+        reporter: Is warned where another architecture is hinted at.
+
+    Raises:
+        DocumentError: It is of another model or hidden size.
+        LayerError: The model lacks one of its layers.
+    """
+    _check_belongs(vector, model, spec, reporter, _STEERED)
 
 
 def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
-    current = session.files.model
+    model, spec = session.files.model, session.spec
+    _check_belongs(vector, model, spec, session.reporter, sentence)
+    _warn(vector, session)
+
+
+def _check_belongs(
+    vector: SteeringVector,
+    current: str,
+    spec: ModelSpec | WideSpec,
+    reporter: Reporter,
+    sentence: str,
+) -> None:
     if vector.method == FOREIGN_METHOD:
-        _warn_of_another_architecture(vector, session)
+        _warn_of_another_architecture(vector, spec, reporter)
     elif not is_same_model(vector.model, current):
         raise DocumentError(
             sentence.format(quoted(vector.model), quoted(current)),
@@ -45,25 +80,26 @@ def _check(vector: SteeringVector, session: Session, sentence: str) -> None:
             found=vector.model,
             expected=current,
         )
-    _check_shape(vector, session)
-    _warn(vector, session)
+    _check_shape(vector, spec)
 
 
-def _warn_of_another_architecture(vector: SteeringVector, session: Session) -> None:
+def _warn_of_another_architecture(
+    vector: SteeringVector, spec: ModelSpec | WideSpec, reporter: Reporter
+) -> None:
     """Warn where a control vector from elsewhere hints at another architecture.
 
     It names no model, and programs spell architectures differently.
     """
-    hint, current = vector.model, session.spec.model_type
+    hint, current = vector.model, spec.model_type
     if hint not in ("", current):
-        session.reporter.warn(
+        reporter.warn(
             f"this control vector says that it is for {quoted(hint)}, and this model "
             f"is of type {quoted(current)}"
         )
 
 
-def _check_shape(vector: SteeringVector, session: Session) -> None:
-    width = session.spec.hidden_size
+def _check_shape(vector: SteeringVector, spec: ModelSpec | WideSpec) -> None:
+    width = spec.hidden_size
     if vector.hidden_size != width:
         raise DocumentError(
             f"artifact width {vector.hidden_size} does not match model width {width}",
@@ -71,7 +107,7 @@ def _check_shape(vector: SteeringVector, session: Session) -> None:
             found=vector.hidden_size,
             expected=width,
         )
-    check_layers(vector.layers, session.spec.num_hidden_layers)
+    check_layers(vector.layers, spec.num_hidden_layers)
 
 
 def _warn(vector: SteeringVector, session: Session) -> None:
