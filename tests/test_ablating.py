@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -215,8 +215,8 @@ def test_a_matrix_of_several_slices_is_the_same(
     one, two = (bytes_of(tmp_path / each / "model.safetensors") for each in
                 ("one", "two"))  # fmt: skip
     for name, data in one.items():
-        values = [np.frombuffer(each, np.float32) for each in (data, two[name])]
-        np.testing.assert_allclose(*values, rtol=1e-6, atol=1e-9)
+        first, second = (np.frombuffer(each, np.float32) for each in (data, two[name]))
+        np.testing.assert_allclose(first, second, rtol=1e-6, atol=1e-9)
 
 
 def test_light_files_are_copied_and_other_weights_are_not(
@@ -380,7 +380,7 @@ def test_a_full_disk_is_refused_before_weights_are_written_and_while_they_are(
         error = refused(OutputError, llama.directory, vector, place)
         assert error.sentence == f"failed to write {place}"
         assert "No space left" in error.causes[0]
-    usage = namedtuple("usage", ["total", "used", "free"])(1, 1, 1000)
+    usage = SimpleNamespace(free=1000)
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     error = refused(OutputError, llama.directory, vector, place)
     assert error.found == 1000

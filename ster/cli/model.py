@@ -10,7 +10,7 @@ import inspect
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -256,6 +256,29 @@ _FIRST, _LAST = ("model",), ("memory", "verbose", "text")
 
 
 def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Add all model flags to a command; see ``with_some_model_flags``."""
+    return with_some_model_flags()(command)
+
+
+def with_some_model_flags(
+    *names: str,
+) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Make what adds model flags to a command; those not named keep their defaults.
+
+    Args:
+        names: Fields of ``ModelFlags``; all if there are none.
+    """
+    wanted = names or tuple(each.name for each in fields(ModelFlags))
+
+    def decorate(command: Callable[..., Answer]) -> Callable[..., Answer]:
+        return _add_flags(command, wanted)
+
+    return decorate
+
+
+def _add_flags(
+    command: Callable[..., Answer], wanted: Sequence[str]
+) -> Callable[..., Answer]:
     """Add the model flags to a command's signature, and hand them over as ``flags``.
 
     typer lists flags in the signature's order: ``--model`` first, ``--memory``,
@@ -266,7 +289,7 @@ def with_model_flags(command: Callable[..., Answer]) -> Callable[..., Answer]:
     spelled = {
         each.name: _parameter(each, annotations[each.name])
         for each in fields(ModelFlags)
-        if each.name != "sources"
+        if each.name != "sources" and each.name in wanted
     }
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in own.items():

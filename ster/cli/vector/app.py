@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ster.cli.options import Command, Group, Text
+from ster.cli.vector.ablate import ablate
 from ster.cli.vector.evaluate import evaluate
 from ster.cli.vector.export import export
 from ster.cli.vector.inspect import inspect
@@ -48,3 +49,9 @@ vector_app.command(
     epilog="\b\nExample:\n"
     "  ster vector export calm.json --output calm.gguf --layers 1..30",
 )(export)
+vector_app.command(
+    "ablate",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector ablate --model toy --vector calm.json --output toy-without-calm",
+)(ablate)
