@@ -12,11 +12,11 @@ from ster.documents.activations.files import open_writer
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.prompts import check_prompts
+from ster.runs.gathering import Gathering
 from ster.runs.plan import Plan
 from ster.runs.reading import Reading, want_rows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
-from ster.runs.wave import F32
 from ster.token_choice import TokenChoice
 
 
@@ -30,21 +30,19 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
     Raises:
         KeyboardInterrupt: It came before any was, or nothing is to be kept.
     """
-    waves: list[list[F32]] = []
+    gathering = Gathering(reading)
     done = 0
     try:
         for wave, arrays in reading.waves():
-            waves.append(arrays)
+            gathering.add(arrays)
             done = wave.stop
+            del arrays  # or they would be there beside the next wave's
     except KeyboardInterrupt:
         if not (keep and done):
             raise
         total = len(reading.prompts)
         reading.session.reporter.warn(f"stopped: kept {done} of {total} prompts")
-    array, *others = (
-        each[0] if len(each) == 1 else np.concatenate(each)
-        for each in zip(*waves, strict=True)
-    )
+    array, *others = gathering.arrays()
     return Activations(
         array=array,
         others=dict(zip(reading.choice.points[1:], others, strict=True)),

@@ -6,9 +6,8 @@ common is computed once.
 
 from __future__ import annotations
 
-import numpy as np
-
 from ster.documents.pairs import PairSet
+from ster.runs.gathering import Gathering
 from ster.runs.reading import Reading, ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.vectors.selection import PairRows
@@ -39,5 +38,9 @@ def read_pairs(reading: Reading) -> PairRows:
     Raises:
         SterError: As for ``Reading.waves``.
     """
-    rows = np.concatenate([rows for _, (rows,) in reading.waves()])
+    gathering = Gathering(reading)
+    for _, arrays in reading.waves():
+        gathering.add(arrays)
+        del arrays  # or they would be there beside the next wave's
+    (rows,) = gathering.arrays()
     return PairRows(positive=rows[0::2], negative=rows[1::2])
