@@ -17,6 +17,7 @@ from ster.documents.activations.value import Activations
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.documents.prompts import check_asked
+from ster.documents.reference_states import Reference, read_reference
 from ster.errors import check_word, require_number
 from ster.html import to_html
 from ster.layers import Layers, select_layers
@@ -38,6 +39,7 @@ from ster.workflows.extracting import (
     show_tokens,
     write_activations,
 )
+from ster.workflows.parity import Parity, compare_states
 from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
 
@@ -267,6 +269,20 @@ class Runtime(Answers):
             SterError: A side or a strength is refused, or the run does not fit.
         """
         return evaluate_vector(self._session, pairs, vector, trial)
+
+    def parity(self, reference: Path | Reference) -> Parity:
+        """Compare hidden states with those that another implementation computed.
+
+        Args:
+            reference: The reference document: JSON, safetensors or npz. A prompt in it
+                that has no tokens is encoded as this runtime encodes prompts.
+
+        Raises:
+            SterError: The reference does not suit the model, or the run is refused.
+        """
+        if not isinstance(reference, Reference):
+            reference = read_reference(reference)
+        return compare_states(self._session, reference)
 
     def write_activations(
         self,

@@ -13,6 +13,7 @@ from ster.cli.extract import extract
 from ster.cli.generate import generate
 from ster.cli.models import models
 from ster.cli.options import Command, Group, Text
+from ster.cli.parity import parity
 from ster.cli.toy import toy_model
 from ster.cli.vector.app import vector_app
 
@@ -75,6 +76,12 @@ app.command(
     epilog="\b\nExample:\n"
     "  ster chat --model HuggingFaceTB/SmolLM2-135M-Instruct --vector calm.json",
 )(chat)
+app.command(
+    "parity",
+    cls=Command,
+    short_help="Compare hidden states with those of another implementation.",
+    epilog="\b\nExample:\n  ster parity --model toy --input reference.json",
+)(parity)
 app.command(
     "toy-model",
     cls=Command,

@@ -196,6 +196,48 @@ def plan_reading(
     )
 
 
+def plan_token_reading(
+    session: Session,
+    token_ids: Sequence[TokenIds],
+    layers: tuple[int, ...],
+    positions: Sequence[Sequence[int]],
+    *,
+    label: str,
+) -> Reading:
+    """Plan a reading of token ids, which need no tokenizer; no text is known of them.
+
+    Args:
+        session: The open checkpoint.
+        token_ids: Those of each text.
+        layers: Block indices, ascending.
+        positions: The tokens of each that are read, ascending.
+        label: As for ``Reading``.
+
+    Raises:
+        PromptError: An id is outside the model's vocabulary.
+        CapacityError: The run does not fit.
+    """
+    session.check_tokens(token_ids)
+    _warn_of_long_prompts(session, token_ids)
+    choice = ReadingChoice(tokens=TokenChoice(words="all"))
+    wanted = WantedRows(positions=positions)
+    work = _rows_held(wanted, len(layers), choice)
+    return Reading(
+        session=session,
+        prompts=[""] * len(token_ids),
+        labels={},
+        token_ids=token_ids,
+        own=[None] * len(token_ids),
+        layers=layers,
+        choice=choice,
+        wanted=wanted,
+        plan=session.plan(token_ids, layers[-1] + 1, repeats=False, **work),
+        deltas={},
+        label=label,
+        prompts_per_item=1,
+    )
+
+
 def _rows_held(
     wanted: WantedRows, num_layers: int, choice: ReadingChoice
 ) -> dict[str, Any]:
