@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 import ster
 from ster.cli import run
-from ster.cli.parity_table import draw_parity
+from ster.cli.tables.parity import draw_parity
 from ster.errors import DocumentError, LayerError, PromptError, SterError
 from tests.checkpoints import Checkpoint, random_ids, text, write_checkpoint
 from tests.conformance.running import force_waves
@@ -222,7 +222,7 @@ def test_the_table_shows_those_that_are_farthest_off(
 ):
     document["records"][1]["hidden"][0][2][0] += 1.0
     found = ster.load(str(llama)).parity(written(tmp_path, document))
-    monkeypatch.setattr("ster.cli.parity_table.SHOWN", 2)
+    monkeypatch.setattr("ster.cli.tables.parity.SHOWN", 2)
     parts: list[Any] = [*draw_parity(found)]
     table = parts[1]
     cells = [each.cells[table.marked] for each in table.columns]

@@ -33,7 +33,7 @@ def parity(*, input_path: Input, flags: ModelFlags, text: Text = None) -> Iterat
     raw text.
     """
     # Late, so that `ster --help` does not wait for the array libraries.
-    from ster.cli.parity_table import draw_parity
+    from ster.cli.tables.parity import draw_parity
     from ster.documents.reference_states import read_reference
 
     raw = replace(flags, chat_template="off")
