@@ -214,7 +214,7 @@ class Runtime(Answers):
 
         Args:
             pairs: The contrastive pairs.
-            method: ``caa``, ``pca`` or ``logistic``.
+            method: ``caa``, ``pca``, ``logistic``, ``logreg`` or ``pca-uncentred``.
             layers: As for ``activations``.
             output: Where the steering artifact goes, if anywhere.
 

@@ -1,4 +1,4 @@
-"""The three ways to fit a direction, by hand where that can be done."""
+"""The ways to fit a direction, by hand where that can be done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from ster.errors import DirectionError, UsageError
 from ster.vectors.directions import fit_directions
-from ster.vectors.methods import METHODS, parse_method
+from ster.vectors.methods import ALL_METHODS, parse_method
 
 ALIKE = "training requires the same non-zero number of positive and negative examples"
 WIDTH = "activation vectors must have one finite, consistent width"
@@ -63,7 +63,7 @@ def test_logistic_is_the_descent_written_out_in_f64():
     assert found[0] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_layers_are_fitted_as_if_each_were_alone(method):
     positive, negative = noise(6, num_layers=3)
     together = fit_directions(method, positive, negative)
@@ -75,7 +75,7 @@ def test_layers_are_fitted_as_if_each_were_alone(method):
         assert alone[0].tobytes() == together[layer].tobytes()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_rows_of_a_strided_view_are_fitted_like_their_copy(method):
     both = np.ascontiguousarray(noise(6).swapaxes(0, 1)).reshape(12, 2, 5)
     views = both[0::2], both[1::2]
@@ -83,7 +83,7 @@ def test_rows_of_a_strided_view_are_fitted_like_their_copy(method):
     assert (fit_directions(method, *views) == fit_directions(method, *copies)).all()
 
 
-@pytest.mark.parametrize("method", ["caa", "logistic"])
+@pytest.mark.parametrize("method", ["caa", "logistic", "logreg", "pca-uncentred"])
 def test_one_pair_points_from_side_to_side(method):
     found = fit_directions(method, rows([0, 3]), rows([0, -1]))
     assert found[0] == pytest.approx([0, 1], abs=1e-7)
@@ -94,7 +94,7 @@ def test_pca_of_one_pair_has_no_variance_and_takes_the_first_axis_towards_positi
     assert found.tolist() == [[-1, 0]]
 
 
-@pytest.mark.parametrize("method", ["caa", "logistic"])
+@pytest.mark.parametrize("method", ["caa", "logistic", "logreg", "pca-uncentred"])
 def test_identical_sides_are_refused(method):
     with pytest.raises(DirectionError) as caught:
         fit_directions(method, rows([1, 2], [0.1, 7]), rows([1, 2], [0.1, 7]))
@@ -114,7 +114,7 @@ def test_constant_differences_leave_pca_no_noise_to_find():
     assert found[0].tolist() == [1, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_perfectly_separable_sides_give_a_finite_direction(method):
     found = fit_directions(method, rows([900, 1], [901, 0]), rows([-900, 0], [-880, 1]))
     assert np.isfinite(found).all()
@@ -136,7 +136,7 @@ def test_perfectly_separable_sides_give_a_finite_direction(method):
         (rows([1, 2]), rows([np.inf, 2]), WIDTH),
     ],
 )
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_rows_that_are_no_pairs_are_refused(method, positive, negative, sentence):
     with pytest.raises(DirectionError) as caught:
         fit_directions(method, positive, negative)
@@ -151,7 +151,12 @@ def test_a_direction_that_overflows_is_refused():
 
 @pytest.mark.parametrize(
     ("word", "method"),
-    [*((m, m) for m in METHODS), ("mean-difference", "caa"), ("probe", "logistic")],
+    [
+        *((m, m) for m in ALL_METHODS),
+        ("mean-difference", "caa"),
+        ("probe", "logistic"),
+        ("pca-uncentered", "pca-uncentred"),
+    ],
 )
 def test_a_method_has_other_names(word, method):
     assert parse_method(word) == method
@@ -163,5 +168,6 @@ def test_an_unknown_method_is_refused(word):
     with pytest.raises(UsageError) as caught:
         parse_method(word)
     assert caught.value.sentence == (
-        f'unknown training method "{shown}"; expected caa, pca, or logistic'
+        f'unknown training method "{shown}"; expected caa, pca, logistic, logreg, or '
+        "pca-uncentred"
     )

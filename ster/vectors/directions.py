@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ster.errors import DirectionError
-from ster.vectors.methods import METHODS, parse_method
+from ster.vectors.logistic_regression import fit_logistic_regression
+from ster.vectors.methods import ALL_METHODS, parse_method
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -24,14 +26,18 @@ _DESCENT_STEPS = 300
 _RATE = 0.1
 _RATE_DECAY = 0.01
 _WEIGHT_DECAY = 1e-4
+# Of squared lengths along two axes; closer ones are equal but for rounding.
+_EQUAL = 1e-9
 
 
 def fit_directions(method: str, positive: F32, negative: F32) -> F32:
     """Fit one unit direction for each layer, towards the positive side.
 
     Args:
-        method: ``caa`` (mean difference), ``pca`` (first component of the differences)
-            or ``logistic`` (a probe without bias).
+        method: ``caa`` (mean difference), ``pca`` (first component of the centred
+            differences), ``logistic`` (300 steps of a probe without bias), ``logreg``
+            (converged logistic regression of standardised rows) or ``pca-uncentred``
+            (first component of the differences as they are).
         positive: Rows of the positive sides, (num_pairs, num_layers, hidden_size).
         negative: Rows of the negative sides, pair by pair.
 
@@ -46,10 +52,12 @@ def fit_directions(method: str, positive: F32, negative: F32) -> F32:
     fit = _FITS[parse_method(method)]
     check_rows(positive, negative)
     directions = np.empty(positive.shape[1:], np.float32)
-    for layer in range(len(directions)):
-        sides = positive[:, layer], negative[:, layer]
-        # What overflows becomes a direction that is not finite, and is refused.
-        with np.errstate(all="ignore"):
+    # Threads of BLAS wait for each other longer than a small system takes to solve.
+    cores = 1 if fit in _SOLVING else None
+    # What overflows becomes a direction that is not finite, and is refused.
+    with threadpool_limits(cores, user_api="blas"), np.errstate(all="ignore"):
+        for layer in range(len(directions)):
+            sides = positive[:, layer], negative[:, layer]
             directions[layer] = _unit(fit(*map(np.ascontiguousarray, sides)))
     return directions
 
@@ -126,6 +134,39 @@ def _probe(positive: F32, negative: F32) -> F32:
     return weights
 
 
+def _longest_axis(positive: F32, negative: F32) -> F64:
+    """Find along which axis the differences, not centred, are longest.
+
+    It points to the side of their mean. Of axes that are equally long it is the one
+    nearest to the mean.
+    """
+    differences = positive.astype(np.float64) - negative
+    mean: F64 = differences.mean(axis=0)
+    if not differences.any():
+        return mean
+    few = len(differences) < len(mean)
+    products = differences @ differences.T if few else differences.T @ differences
+    lengths, vectors = np.linalg.eigh(products)
+    longest = vectors[:, lengths >= lengths[-1] * (1 - _EQUAL)]
+    axes, _ = np.linalg.qr(differences.T @ longest if few else longest)
+    shares = axes.T @ mean
+    if np.abs(shares).max() <= _EQUAL * np.linalg.norm(mean):
+        shares = np.eye(1, len(shares))[0]  # none is nearer than another
+    direction: F64 = axes @ shares
+    return direction
+
+
 _FITS: dict[str, Callable[[F32, F32], NDArray[np.floating]]] = dict(
-    zip(METHODS, (_mean_difference, _first_component, _probe), strict=True)
+    zip(
+        ALL_METHODS,
+        (
+            _mean_difference,
+            _first_component,
+            _probe,
+            fit_logistic_regression,
+            _longest_axis,
+        ),
+        strict=True,
+    )
 )
+_SOLVING = (fit_logistic_regression, _longest_axis)

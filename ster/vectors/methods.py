@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from ster.errors import check_word
 
+# Those that are chosen among by accuracy, in their order.
 METHODS = ("caa", "pca", "logistic")
-_ALIASES = {"mean-difference": "caa", "probe": "logistic"}
+ALL_METHODS = (*METHODS, "logreg", "pca-uncentred")
+_ALIASES = {
+    "mean-difference": "caa",
+    "probe": "logistic",
+    "pca-uncentered": "pca-uncentred",
+}
 
 
 def parse_method(word: str) -> str:
@@ -15,6 +21,6 @@ def parse_method(word: str) -> str:
         UsageError: There is no such method.
     """
     method = _ALIASES.get(word, word)
-    if method not in METHODS:
-        check_word("training method", word, METHODS, field="method")
+    if method not in ALL_METHODS:
+        check_word("training method", word, ALL_METHODS, field="method")
     return method

@@ -59,7 +59,7 @@ class SteeringVector(Geometry, Arithmetic):
         precision: That of the run that read it, None where that is not known.
         chat_template: How its prompts were encoded: applied, absent or off.
         trait_name: What it points towards.
-        method: How it was fitted: caa, pca or logistic.
+        method: How it was fitted: caa, pca, logistic, logreg or pca-uncentred.
         train_margin: The mean margin of each layer on the pairs it was fitted on.
         train_accuracy: The share of these pairs that each layer orders.
         metadata: Anything more, as strings.

@@ -37,7 +37,7 @@ def train_vector(
         session: What reads the pairs.
         pairs: The pairs.
         layers: Block indices, ascending.
-        method: caa, pca or logistic.
+        method: caa, pca, logistic, logreg or pca-uncentred.
         output: Where the artifact goes, if anywhere; tried before a weight is opened.
 
     Raises:
@@ -86,7 +86,7 @@ def fit_vector(
         session: What read the pairs.
         pairs: The pairs.
         layers: Block indices, ascending.
-        method: caa, pca or logistic.
+        method: caa, pca, logistic, logreg or pca-uncentred.
         rows: What was read at those layers.
 
     Raises:

@@ -232,7 +232,8 @@ SPLIT = (
         (
             words("train", "--method", "x"),
             2,
-            'unknown training method "x"; expected caa, pca, or logistic',
+            'unknown training method "x"; expected caa, pca, logistic, logreg, or '
+            "pca-uncentred",
         ),
         (
             words("train", "--device=tpu", pairs="no"),

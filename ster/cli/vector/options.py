@@ -70,8 +70,8 @@ Method = Annotated[
         "--method",
         metavar="<METHOD>",
         callback=parse_method,
-        help="How a direction is fitted: caa (or mean-difference), pca, or logistic "
-        "(or probe).",
+        help="How a direction is fitted: caa (or mean-difference), pca, logistic "
+        "(or probe), logreg, or pca-uncentred.",
     ),
 ]
 Holdout = Annotated[
