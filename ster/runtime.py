@@ -39,6 +39,7 @@ from ster.workflows.extracting import (
     show_tokens,
     write_activations,
 )
+from ster.workflows.pairs import choose_reading
 from ster.workflows.parity import Parity, compare_states
 from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
@@ -208,6 +209,8 @@ class Runtime(Answers):
         *,
         method: str = "caa",
         layers: Layers = "all",
+        tokens: Tokens = "last",
+        role: str = "user",
         output: Path | None = None,
     ) -> SteeringVector:
         """Fit a direction at every layer.
@@ -216,15 +219,24 @@ class Runtime(Answers):
             pairs: The contrastive pairs.
             method: ``caa``, ``pca``, ``logistic``, ``logreg`` or ``pca-uncentred``.
             layers: As for ``activations``.
+            tokens: Which token of each side: ``"last"``, ``"text"``, an index, or
+                ``"mean"``; see ``activations``.
+            role: Whose turn a side without a prompt is under a template. Strengths are
+                measured on the ``"assistant"``'s.
             output: Where the steering artifact goes, if anywhere.
 
         Raises:
             SterError: A side is refused, the run does not fit, nothing can be fitted,
                 or the artifact cannot be written.
         """
-        selected = self._select(layers)
+        choice = choose_reading(tokens, role)
         return train_vector(
-            self._session, pairs, selected, method=method, output=output
+            self._session,
+            pairs,
+            self._select(layers),
+            method=method,
+            output=output,
+            choice=choice,
         )
 
     def optimize(
@@ -233,6 +245,8 @@ class Runtime(Answers):
         *,
         layers: Layers = "all",
         holdout: float = 0.2,
+        tokens: Tokens = "last",
+        role: str = "user",
         output: Path | None = None,
     ) -> Selection:
         """Choose method and layer on held-out pairs, and refit the best on all.
@@ -241,6 +255,8 @@ class Runtime(Answers):
             pairs: The contrastive pairs; the last of them are held out.
             layers: As for ``activations``.
             holdout: The share that is held out.
+            tokens: As for ``train``.
+            role: As for ``train``.
             output: Where the steering artifact goes, if anywhere.
 
         Returns:
@@ -251,11 +267,22 @@ class Runtime(Answers):
         """
         require_number(holdout, "holdout")
         return optimize_vector(
-            self._session, pairs, self._select(layers), holdout=holdout, output=output
+            self._session,
+            pairs,
+            self._select(layers),
+            holdout=holdout,
+            output=output,
+            choice=choose_reading(tokens, role),
         )
 
     def evaluate(
-        self, pairs: PairSet, vector: SteeringVector, trial: StrengthTrial | None = None
+        self,
+        pairs: PairSet,
+        vector: SteeringVector,
+        trial: StrengthTrial | None = None,
+        *,
+        tokens: Tokens | None = None,
+        role: str | None = None,
     ) -> Evaluation:
         """Measure how well a vector tells the sides of pairs apart.
 
@@ -264,11 +291,15 @@ class Runtime(Answers):
             vector: The vector.
             trial: Strengths to measure, if any: how much more steering raises the
                 log-probability of the positive sides than that of the negative ones.
+            tokens: As for ``train``; unless given, what the vector was fitted to.
+            role: As for ``train``; unless given, what the vector was fitted to.
 
         Raises:
             SterError: A side or a strength is refused, or the run does not fit.
         """
-        return evaluate_vector(self._session, pairs, vector, trial)
+        return evaluate_vector(
+            self._session, pairs, vector, trial, tokens=tokens, role=role
+        )
 
     def parity(self, reference: Path | Reference) -> Parity:
         """Compare hidden states with those that another implementation computed.

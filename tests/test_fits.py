@@ -43,7 +43,7 @@ def by_scikit_learn(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
     scaler = StandardScaler().fit(rows)
     model = LogisticRegression(tol=1e-10, max_iter=100_000)
     model.fit(scaler.transform(rows), labels)
-    return unit(model.coef_[0] / scaler.scale_)
+    return unit(np.asarray(model.coef_[0] / scaler.scale_))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ster.documents.pairs import PairSet
 from ster.errors import DirectionError, require_type
+from ster.runs.reading import LAST_ROWS, ReadingChoice
 from ster.runs.session import Session
 from ster.text import decimal
 from ster.vectors.directions import fit_directions
@@ -33,6 +34,7 @@ def optimize_vector(
     *,
     holdout: float = 0.2,
     output: Path | None = None,
+    choice: ReadingChoice = LAST_ROWS,
 ) -> Selection:
     """Choose method and layer on held-out pairs, then fit the best on all of them.
 
@@ -42,6 +44,7 @@ def optimize_vector(
         layers: Block indices to choose from, ascending.
         holdout: The share of pairs that is held out.
         output: Where the artifact goes, if anywhere; tried before a weight is opened.
+        choice: What is read of each side.
 
     Raises:
         SterError: As for ``train_vector``, or the share leaves too few pairs.
@@ -49,7 +52,7 @@ def optimize_vector(
     require_type(pairs, PairSet, "pairs")
     num_fit = split_pairs(len(pairs), holdout)
     num_held = len(pairs) - num_fit
-    reading = plan_pairs(session, pairs, layers, repeats=output is None)
+    reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
     with open_output(output, layers) as write:
         rows = read_pairs(reading)
         _say_split(session, num_fit, num_held)
@@ -57,7 +60,7 @@ def optimize_vector(
         candidates = rank_candidates(layers, rows[:num_fit], held)
         best = next(each for each in candidates if each.selected)
         winner = rows.at(layers.index(best.layer))
-        vector = fit_vector(session, pairs, (best.layer,), best.method, winner)
+        vector = fit_vector(session, pairs, (best.layer,), best.method, winner, choice)
         vector = _note_choice(vector, len(candidates), num_held, len(pairs))
         write(vector)
     return Selection(

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from ster.documents.pairs import PairSet
 from ster.errors import require_type
+from ster.runs.reading import ReadingChoice
 from ster.runs.session import Session
+from ster.token_choice import Tokens
 from ster.vectors.measured import StrengthTrial
 from ster.vectors.selection import Evaluation, score_layers
 from ster.vectors.steering import SteeringVector
 from ster.workflows.compatibility import check_measured
-from ster.workflows.pairs import plan_pairs, read_pairs
+from ster.workflows.pairs import choose_as_trained, plan_pairs, read_pairs
 from ster.workflows.strengths import check_scales, encode_sides, measure_strengths
 
 
@@ -20,6 +22,9 @@ def evaluate_vector(
     pairs: PairSet,
     vector: SteeringVector,
     trial: StrengthTrial | None = None,
+    *,
+    tokens: Tokens | None = None,
+    role: str | None = None,
 ) -> Evaluation:
     """Measure how each layer of a vector orders pairs, and what strengths do.
 
@@ -28,6 +33,8 @@ def evaluate_vector(
         pairs: The pairs.
         vector: What is measured; of this session's model.
         trial: The strengths to measure, if any.
+        tokens: What is read of each side; as for the vector unless given.
+        role: Whose turn a side without a prompt is; as for the vector unless given.
 
     Raises:
         SterError: The vector or a side is refused, or the run does not fit.
@@ -39,7 +46,8 @@ def evaluate_vector(
     check_measured(vector, session)
     if trial is not None:
         check_scales(vector, trial)
-    reading = plan_pairs(session, pairs, vector.layers, repeats=True)
+    choice = choose_as_trained(session, vector, tokens, role)
+    reading = plan_pairs(session, pairs, vector.layers, repeats=True, choice=choice)
     # Both encodings before any weight.
     sides = encode_sides(session, pairs, trial.max_sequence) if trial else None
     rows = read_pairs(reading)
@@ -51,6 +59,7 @@ def evaluate_vector(
     )
     if trial is None or sides is None:
         return evaluation
+    _say_turns(session, pairs, choice)
     if vector.residual_norms is None and any(s.of_norm for s in trial.strengths):
         session.reporter.note(
             "the vector carries no residual norms: n counts in those of these pairs"
@@ -58,3 +67,13 @@ def evaluate_vector(
     norms = vector.residual_norms or tuple(map(float, rows.mean_norms))
     choice = measure_strengths(session, vector, sides, trial, norms)
     return replace(evaluation, strength=choice)
+
+
+def _say_turns(session: Session, pairs: PairSet, choice: ReadingChoice) -> None:
+    """Say where sides were read after another turn than they are scored as."""
+    applied = session.encoder.chat_template == "applied"
+    if applied and choice.role == "user" and None in pairs.asked:
+        session.reporter.note(
+            "sides without a prompt are read as a user's turn and scored as an "
+            "assistant's; role assistant reads them as they are scored"
+        )

@@ -6,30 +6,122 @@ common is computed once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ster.checkpoint.encoder import ROLES
 from ster.documents.pairs import PairSet
+from ster.errors import PromptError, UsageError, check_word
 from ster.runs.gathering import Gathering
-from ster.runs.reading import Reading, ReadingChoice, plan_reading
+from ster.runs.reading import LAST_ROWS, Reading, ReadingChoice, plan_reading
 from ster.runs.session import Session
+from ster.token_choice import Tokens, choose_tokens, parse_tokens
 from ster.vectors.selection import PairRows
+from ster.vectors.steering import SteeringVector
+
+
+def choose_reading(tokens: Tokens = "last", role: str = "user") -> ReadingChoice:
+    """Choose what is read of each side, which is one row.
+
+    Args:
+        tokens: ``last``, ``text``, ``mean`` or an index.
+        role: Whose turn a side without a prompt is under a template.
+
+    Raises:
+        UsageError: There is no such role, or the tokens are several, or chosen by a
+            function, which an artifact cannot record.
+    """
+    check_word("role", role, ROLES)
+    choice = choose_tokens(tokens)
+    if choice.function is not None or not choice.may_be_one:
+        raise _several_rows(UsageError, choice.words)
+    return ReadingChoice(tokens=choice, role=role)
+
+
+def note_reading(choice: ReadingChoice) -> dict[str, str]:
+    """Say in metadata what was read of each side, where that is not usual."""
+    read = {"tokens": choice.tokens.words, "role": choice.role}
+    usual = {"tokens": LAST_ROWS.tokens.words, "role": LAST_ROWS.role}
+    return {name: word for name, word in read.items() if word != usual[name]}
+
+
+def reading_of(vector: SteeringVector) -> ReadingChoice:
+    """Return what was read of the pairs that a vector was fitted to.
+
+    Metadata are free words; those that choose no one row count as absent.
+    """
+    metadata = vector.metadata
+    role = metadata.get("role", LAST_ROWS.role)
+    try:
+        tokens = parse_tokens(metadata.get("tokens", "last"))
+        return choose_reading(tokens.words, role)
+    except UsageError:
+        return LAST_ROWS
+
+
+def choose_as_trained(
+    session: Session, vector: SteeringVector, tokens: Tokens | None, role: str | None
+) -> ReadingChoice:
+    """Choose what is read for a vector: what it was fitted to, unless told otherwise.
+
+    What differs is warned of.
+
+    Raises:
+        UsageError: As for ``choose_reading``.
+    """
+    trained = reading_of(vector)
+    choice = choose_reading(
+        trained.tokens.words if tokens is None else tokens,
+        trained.role if role is None else role,
+    )
+    before, now = (
+        f"tokens {each.tokens.words} of the {each.role}'s turn"
+        for each in (trained, choice)
+    )
+    if before != now:
+        session.reporter.warn(
+            f"this direction was trained on {before} and this run reads {now}, so the "
+            "numbers below describe tokens it was not trained on"
+        )
+    return choice
+
+
+def _several_rows(
+    kind: type[UsageError] | type[PromptError], words: str
+) -> UsageError | PromptError:
+    return kind(
+        f"tokens {words} are not one row of each side of a pair",
+        "last, text, mean and an index are",
+        field="tokens",
+        found=words,
+        expected="last, text, mean or an index",
+    )
 
 
 def plan_pairs(
-    session: Session, pairs: PairSet, layers: tuple[int, ...], *, repeats: bool
+    session: Session,
+    pairs: PairSet,
+    layers: tuple[int, ...],
+    *,
+    repeats: bool,
+    choice: ReadingChoice = LAST_ROWS,
 ) -> Reading:
     """Encode both sides of all pairs and plan their reading; see ``plan_reading``.
 
     Raises:
-        SterError: A side is refused, or the run does not fit.
+        SterError: A side is refused or has several rows, or the run does not fit.
     """
-    return plan_reading(
+    reading = plan_reading(
         session,
         pairs.prompts,
         layers,
         repeats=repeats,
-        choice=ReadingChoice(asked=pairs.asked),
+        choice=replace(choice, asked=pairs.asked),
         label="reading pair",
         prompts_per_item=2,
     )
+    if any(number != 1 for number in reading.wanted.num_rows):
+        raise _several_rows(PromptError, choice.tokens.words)
+    return reading
 
 
 def read_pairs(reading: Reading) -> PairRows:

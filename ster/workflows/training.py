@@ -11,6 +11,7 @@ from ster.documents.float32 import shortest
 from ster.documents.pairs import PairSet
 from ster.documents.steering import open_artifact
 from ster.errors import DirectionError, require_type
+from ster.runs.reading import LAST_ROWS, ReadingChoice
 from ster.runs.session import Session
 from ster.vectors import metrics
 from ster.vectors.directions import NO_DIRECTION, fit_directions
@@ -18,7 +19,7 @@ from ster.vectors.methods import parse_method
 from ster.vectors.norms import note_norms
 from ster.vectors.selection import PairRows
 from ster.vectors.steering import SteeringVector
-from ster.workflows.pairs import plan_pairs, read_pairs
+from ster.workflows.pairs import note_reading, plan_pairs, read_pairs
 
 Path = str | os.PathLike[str]
 
@@ -30,6 +31,7 @@ def train_vector(
     *,
     method: str = "caa",
     output: Path | None = None,
+    choice: ReadingChoice = LAST_ROWS,
 ) -> SteeringVector:
     """Fit a direction at every layer.
 
@@ -39,6 +41,7 @@ def train_vector(
         layers: Block indices, ascending.
         method: caa, pca, logistic, logreg or pca-uncentred.
         output: Where the artifact goes, if anywhere; tried before a weight is opened.
+        choice: What is read of each side.
 
     Raises:
         SterError: A word or a side is refused, the run does not fit, nothing can be
@@ -46,9 +49,9 @@ def train_vector(
     """
     require_type(pairs, PairSet, "pairs")
     method = parse_method(method)
-    reading = plan_pairs(session, pairs, layers, repeats=output is None)
+    reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
     with open_output(output, layers) as write:
-        vector = fit_vector(session, pairs, layers, method, read_pairs(reading))
+        vector = fit_vector(session, pairs, layers, method, read_pairs(reading), choice)
         write(vector)
     return vector
 
@@ -79,6 +82,7 @@ def fit_vector(
     layers: tuple[int, ...],
     method: str,
     rows: PairRows,
+    choice: ReadingChoice = LAST_ROWS,
 ) -> SteeringVector:
     """Fit a direction at each layer that was read, and measure it on the same pairs.
 
@@ -88,6 +92,7 @@ def fit_vector(
         layers: Block indices, ascending.
         method: caa, pca, logistic, logreg or pca-uncentred.
         rows: What was read at those layers.
+        choice: What they are of each side.
 
     Raises:
         DirectionError: Nothing can be fitted to them.
@@ -114,6 +119,7 @@ def fit_vector(
             "pair_count": str(len(pairs)),
             **note_norms(rows.mean_norms),
             **_template_args(session),
+            **note_reading(choice),
         },
     )
 
