@@ -33,17 +33,17 @@ def sides(kind: str) -> tuple[np.ndarray, np.ndarray]:
     return positive, negative
 
 
-def unit(direction: np.ndarray) -> np.ndarray:
+def unit(direction):
     return direction / np.linalg.norm(direction)
 
 
-def by_scikit_learn(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+def by_scikit_learn(positive, negative):
     rows = np.concatenate([positive[:, 0], negative[:, 0]]).astype("f8")
     labels = np.repeat([1, 0], [len(positive), len(negative)])
     scaler = StandardScaler().fit(rows)
     model = LogisticRegression(tol=1e-10, max_iter=100_000)
     model.fit(scaler.transform(rows), labels)
-    return unit(np.asarray(model.coef_[0] / scaler.scale_))
+    return unit(np.array(model.coef_[0] / scaler.scale_))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -41,7 +41,7 @@ def templated(tmp_path: Path) -> Runtime:
     return load(tmp_path / "toy")
 
 
-def mean_difference(runtime: Runtime, **choice) -> np.ndarray:
+def mean_difference(runtime: Runtime, **choice):
     rows = runtime.activations(PAIRS.prompts, **choice).array
     found = (rows[0::2] - rows[1::2]).mean(axis=0)
     return found / np.linalg.norm(found, axis=1, keepdims=True)

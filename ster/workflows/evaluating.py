@@ -46,8 +46,8 @@ def evaluate_vector(
     check_measured(vector, session)
     if trial is not None:
         check_scales(vector, trial)
-    choice = choose_as_trained(session, vector, tokens, role)
-    reading = plan_pairs(session, pairs, vector.layers, repeats=True, choice=choice)
+    read = choose_as_trained(session, vector, tokens, role)
+    reading = plan_pairs(session, pairs, vector.layers, repeats=True, choice=read)
     # Both encodings before any weight.
     sides = encode_sides(session, pairs, trial.max_sequence) if trial else None
     rows = read_pairs(reading)
@@ -59,7 +59,7 @@ def evaluate_vector(
     )
     if trial is None or sides is None:
         return evaluation
-    _say_turns(session, pairs, choice)
+    _say_turns(session, pairs, read)
     if vector.residual_norms is None and any(s.of_norm for s in trial.strengths):
         session.reporter.note(
             "the vector carries no residual norms: n counts in those of these pairs"
