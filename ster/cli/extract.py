@@ -9,27 +9,16 @@ import typer
 from ster.cli.answer import render_beside
 from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output, take_prompts
 from ster.cli.model import ModelFlags, check_output, with_model_flags
-from ster.cli.options import Layers, Text
+from ster.cli.options import Layers, Role, Text, TokensOption
 from ster.errors import UsageError, check_word
 from ster.points import parse_points
 from ster.token_choice import parse_tokens
-
-
-def _check_tokens(words: str) -> str:
-    """Refuse what is no choice of tokens."""
-    parse_tokens(words)
-    return words
 
 
 def _check_points(words: str) -> str:
     """Refuse what is no point of a block."""
     parse_points(words)
     return words
-
-
-def _check_role(word: str) -> str:
-    """Refuse what is no role."""
-    return check_word("role", word, ("user", "assistant"))
 
 
 def _check_store(word: str) -> str:
@@ -60,17 +49,6 @@ Output = Annotated[
         "output. An old file is replaced only when the new one is whole.",
     ),
 ]
-TokensOption = Annotated[
-    str,
-    typer.Option(
-        "--tokens",
-        metavar="<TOKENS>",
-        callback=_check_tokens,
-        help="Which tokens: last, the encoded prompt's; text, the last of the text "
-        "itself inside a template; all; mean, over the text's own tokens; or indices "
-        "and half-open ranges such as 0,-3.., negative ones counted from the end.",
-    ),
-]
 PointsOption = Annotated[
     str,
     typer.Option(
@@ -79,15 +57,6 @@ PointsOption = Annotated[
         callback=_check_points,
         help="Where in a block: resid_post, after it; resid_mid, between its halves; "
         "attn_out and mlp_out, what each half adds. A comma list.",
-    ),
-]
-Role = Annotated[
-    str,
-    typer.Option(
-        "--role",
-        metavar="<ROLE>",
-        callback=_check_role,
-        help="Whose turn a prompt is under a template: user or assistant.",
     ),
 ]
 Store = Annotated[

@@ -14,7 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from ster.cli.panels import WATCHED, open_formatter, write_panels
 from ster.cli.streams import say
-from ster.errors import PromptError
+from ster.errors import PromptError, check_word
+from ster.token_choice import parse_tokens
 
 TEXT = "ster.text"
 # One letter for the flags that people type most. No command has two with the same.
@@ -64,12 +65,43 @@ def offer(*words: str) -> Callable[[str], list[str]]:
     return complete
 
 
+def _check_tokens(words: str) -> str:
+    """Refuse what is no choice of tokens."""
+    parse_tokens(words)
+    return words
+
+
+def _check_role(word: str) -> str:
+    """Refuse what is no role."""
+    return check_word("role", word, ("user", "assistant"))
+
+
 Layers = Annotated[
     str,
     typer.Option(
         "--layers",
         metavar="<LAYERS>",
         help="all, or block indices and half-open ranges such as 0,8..12.",
+    ),
+]
+TokensOption = Annotated[
+    str,
+    typer.Option(
+        "--tokens",
+        metavar="<TOKENS>",
+        callback=_check_tokens,
+        help="Which tokens: last, the encoded prompt's; text, the last of the text "
+        "itself inside a template; all; mean, over the text's own tokens; or indices "
+        "and half-open ranges such as 0,-3.., negative ones counted from the end.",
+    ),
+]
+Role = Annotated[
+    str,
+    typer.Option(
+        "--role",
+        metavar="<ROLE>",
+        callback=_check_role,
+        help="Whose turn a prompt is under a template: user or assistant.",
     ),
 ]
 Text = Annotated[

@@ -7,7 +7,7 @@ from functools import partial
 
 from ster.cli.answer import show_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
-from ster.cli.options import Layers, Text
+from ster.cli.options import Layers, Role, Text, TokensOption
 from ster.cli.tables.selections import draw_selection
 from ster.cli.vector.options import Holdout, Output, Pairs
 
@@ -20,6 +20,8 @@ def optimize(
     flags: ModelFlags,
     layers: Layers = "all",
     holdout: Holdout = 0.2,
+    tokens: TokensOption = "last",
+    role: Role = "user",
     text: Text = None,
 ) -> Iterator[str]:
     """Choose method and layer on held-out pairs.
@@ -39,7 +41,12 @@ def optimize(
     split_pairs(len(pairs), holdout)
     with flags.open(layers, output_path) as runtime:
         selection = runtime.optimize(
-            pairs, layers=layers, holdout=holdout, output=output_path
+            pairs,
+            layers=layers,
+            holdout=holdout,
+            tokens=tokens,
+            role=role,
+            output=output_path,
         )
     artifact = selection.vector.summary
     summary = {"artifact": artifact, "chat_template": runtime.chat_template}

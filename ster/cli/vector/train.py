@@ -7,7 +7,7 @@ from functools import partial
 
 from ster.cli.answer import show_beside
 from ster.cli.model import ModelFlags, check_output, with_model_flags
-from ster.cli.options import Layers, Text
+from ster.cli.options import Layers, Role, Text, TokensOption
 from ster.cli.tables.vectors import draw_vector
 from ster.cli.vector.options import Method, Output, Pairs
 
@@ -20,6 +20,8 @@ def train(
     flags: ModelFlags,
     layers: Layers = "all",
     method: Method = "caa",
+    tokens: TokensOption = "last",
+    role: Role = "user",
     text: Text = None,
 ) -> Iterator[str]:
     """Fit a direction at every chosen layer.
@@ -36,7 +38,14 @@ def train(
     check_suffix(output_path)
     pairs = PairSet.load(pairs_path)
     with flags.open(layers, output_path) as runtime:
-        vector = runtime.train(pairs, method=method, layers=layers, output=output_path)
+        vector = runtime.train(
+            pairs,
+            method=method,
+            layers=layers,
+            tokens=tokens,
+            role=role,
+            output=output_path,
+        )
     summary = {"artifact": vector.summary, "chat_template": runtime.chat_template}
     table = partial(draw_vector, vector)
     return show_beside(output_path, summary, text=text, table=table)
