@@ -65,15 +65,16 @@ def offer(*words: str) -> Callable[[str], list[str]]:
     return complete
 
 
-def _check_tokens(words: str) -> str:
+def _check_tokens(words: str | None) -> str | None:
     """Refuse what is no choice of tokens."""
-    parse_tokens(words)
+    if words is not None:
+        parse_tokens(words)
     return words
 
 
-def _check_role(word: str) -> str:
+def _check_role(word: str | None) -> str | None:
     """Refuse what is no role."""
-    return check_word("role", word, ("user", "assistant"))
+    return None if word is None else check_word("role", word, ("user", "assistant"))
 
 
 Layers = Annotated[
@@ -102,6 +103,26 @@ Role = Annotated[
         metavar="<ROLE>",
         callback=_check_role,
         help="Whose turn a prompt is under a template: user or assistant.",
+    ),
+]
+TrainedTokens = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens",
+        metavar="<TOKENS>",
+        callback=_check_tokens,
+        help="Which token of each side is read: last, text, mean or an index; what "
+        "the vector was fitted to unless given.",
+    ),
+]
+TrainedRole = Annotated[
+    str | None,
+    typer.Option(
+        "--role",
+        metavar="<ROLE>",
+        callback=_check_role,
+        help="Whose turn a side without a prompt is under a template: user or "
+        "assistant; that which the vector was fitted to unless given.",
     ),
 ]
 Text = Annotated[

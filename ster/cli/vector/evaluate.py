@@ -7,7 +7,7 @@ from functools import partial
 
 from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
-from ster.cli.options import Text
+from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.tables.evaluations import draw_evaluation
 from ster.cli.vector.options import BatchSize, MaxSequence, Pairs, Strengths, Vector
 from ster.errors import UsageError
@@ -23,6 +23,8 @@ def evaluate(
     strengths: Strengths = None,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
+    tokens: TrainedTokens = None,
+    role: TrainedRole = None,
     text: Text = None,
 ) -> Iterator[str]:
     """Measure how a vector tells pairs apart.
@@ -39,7 +41,7 @@ def evaluate(
     pairs = PairSet.load(pairs_path)
     vector = SteeringVector.load(vector_path)
     with flags.open() as runtime:
-        evaluation = runtime.evaluate(pairs, vector, trial)
+        evaluation = runtime.evaluate(pairs, vector, trial, tokens=tokens, role=role)
     table = partial(draw_evaluation, evaluation)
     return show(evaluation.document, text=text, table=table)
 
