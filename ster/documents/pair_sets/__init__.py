@@ -1,0 +1,1 @@
+"""Pairs as people have them: files, tables, labels and personas; their splits."""
