@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ster import plots
     from ster.documents.activations.value import Activations
     from ster.documents.answers import Answer
-    from ster.documents.pairs import ContrastPair, PairSet
+    from ster.documents.pair_sets.pair import ContrastPair
+    from ster.documents.pairs import PairSet
     from ster.documents.prompt_sets.value import PromptSet
     from ster.errors import SterError
     from ster.loading import load
@@ -52,7 +53,7 @@ _HOMES = {
     "Activations": "ster.documents.activations.value",
     "Answer": "ster.documents.answers",
     "Answering": "ster.runs.sampling",
-    "ContrastPair": "ster.documents.pairs",
+    "ContrastPair": "ster.documents.pair_sets.pair",
     "PairSet": "ster.documents.pairs",
     "PromptSet": "ster.documents.prompt_sets.value",
     "Runtime": "ster.runtime",

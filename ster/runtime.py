@@ -161,7 +161,7 @@ class Runtime(Answers):
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
         if isinstance(prompts, PairSet):
-            asked, prompts = prompts.asked, prompts.prompts
+            prompts, asked = prompts.to_read()
         check_word("on_interrupt", on_interrupt, ("raise", "keep"))
         checked = PromptSet.of(prompts)
         known = None if asked is None else check_asked(asked)

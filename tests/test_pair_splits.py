@@ -14,7 +14,6 @@ from ster.documents.pair_sets.splits import (
 )
 from ster.errors import UsageError
 
-
 HALF: Any = 0.5
 
 

@@ -52,7 +52,7 @@ def test_a_byte_order_mark_is_read_over(tmp_path):
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("[]", "the document is no object"),
+        ("3", "the document is neither an object nor a list of pairs"),
         ("{}", "missing field `pairs`"),
         ('{"pairs": {}}', "`pairs` is no list"),
         ('{"pairs": [1]}', "pairs[0] is no object"),

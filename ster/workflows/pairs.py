@@ -110,12 +110,13 @@ def plan_pairs(
     Raises:
         SterError: A side is refused or has several rows, or the run does not fit.
     """
+    prompts, asked = pairs.to_read()
     reading = plan_reading(
         session,
-        pairs.prompts,
+        prompts,
         layers,
         repeats=repeats,
-        choice=replace(choice, asked=pairs.asked),
+        choice=replace(choice, asked=asked),
         label="reading pair",
         prompts_per_item=2,
     )

@@ -51,9 +51,11 @@ def encode_sides(
     Pairs that are too long to be scored are left out, each with a note.
 
     Raises:
+        DocumentError: A pair has a system's turn, which is not scored.
         PromptError: A side cannot be tokenized.
         DirectionError: No pair is left.
     """
+    pairs.refuse_systems("scored")
     encoded = session.encoder.encode_responses(pairs.prompts, pairs.asked)
     both = zip(encoded.token_ids[0::2], encoded.token_ids[1::2], strict=True)
     kept: list[int] = []

@@ -31,15 +31,9 @@ def read_table(text: str, delimiter: str) -> list[Entry]:
     Raises:
         EntryError: It is no such table; the sentence says in which line.
     """
-    rows = _read_rows(text, delimiter)
-    names = rows[0][1] if rows else []
+    names, table = read_rows(text, delimiter)
     prompt = _find_prompt(names)
-    table = rows[1:]
-    for line, row in table:
-        if len(row) != len(names):
-            fields = counted(len(row), "field")
-            columns = counted(len(names), "column")
-            raise EntryError(f"line {line} has {fields} for {columns}")
+    check_widths(names, table)
     labels = {
         name: _as_numbers([row[column] for _, row in table])
         for column, name in enumerate(names)
@@ -55,8 +49,17 @@ def read_table(text: str, delimiter: str) -> list[Entry]:
     ]
 
 
-def _read_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """Read each row that is not blank, and the line that it begins on."""
+def read_rows(
+    text: str, delimiter: str
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Read the names of the columns, and each row that is not blank.
+
+    Returns:
+        The names, and for each row the line that it begins on and its fields.
+
+    Raises:
+        EntryError: It is no such table, or a name is there twice.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     # One setting of the whole process; a prompt may be longer than it allows.
     before = csv.field_size_limit(sys.maxsize)
@@ -71,18 +74,34 @@ def _read_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
         raise EntryError(f"line {line}: {error}") from None
     finally:
         csv.field_size_limit(before)
-    return rows
+    names = rows[0][1] if rows else []
+    for name in names:
+        if name and names.count(name) > 1:
+            raise EntryError(f"the column {quoted(name)} is there twice")
+    return names, rows[1:]
+
+
+def check_widths(
+    names: Sequence[str], table: Sequence[tuple[int, Sequence[str]]]
+) -> None:
+    """Refuse a row that has not one field for each column.
+
+    Raises:
+        EntryError: There is one; the sentence says in which line.
+    """
+    for line, row in table:
+        if len(row) != len(names):
+            fields = counted(len(row), "field")
+            columns = counted(len(names), "column")
+            raise EntryError(f"line {line} has {fields} for {columns}")
 
 
 def _find_prompt(names: Sequence[str]) -> int:
     """Find the column of the prompts.
 
     Raises:
-        EntryError: There is none, or a name is there twice.
+        EntryError: There is none.
     """
-    for name in names:
-        if name and names.count(name) > 1:
-            raise EntryError(f"the column {quoted(name)} is there twice")
     found = choose_field(name for name in names if name != "messages")
     if found is None:
         there = ", ".join(map(quoted, names)) or "none"

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from ster.documents.prompt_sets.delimited import read_table
 from ster.documents.prompt_sets.entries import Entry, EntryError, assemble, make_entry
+from ster.documents.prompt_sets.given_bytes import (
+    BYTE_ORDER_MARK,
+    STANDARD_INPUT,
+    decode_utf8,
+    numbered_lines,
+    read_given,
+    read_json_lines,
+)
 from ster.documents.prompt_sets.value import PromptSet
 from ster.documents.strict_json import JsonError, read_json
 from ster.errors import DocumentError, PromptError
-from ster.text import trim
 
-STANDARD_INPUT = "-"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # How an object or a list of JSON begins, and hardly ever a text.
 _LIKE_JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*["{\[\]])')
 _NO_SET = "expected an object with the key `prompts`, or a list of prompts"
@@ -50,16 +54,7 @@ def read_prompt_set(
         DocumentError: It cannot be read or is no prompt set.
         PromptError: It has no prompts, or a blank one.
     """
-    label = os.fsdecode(path)
-    try:
-        if label == STANDARD_INPUT:
-            label = "standard input"
-            data = _standard_input(stream).read()
-        else:
-            with open(path, "rb") as file:
-                data = file.read()
-    except (OSError, ValueError) as error:
-        raise DocumentError(f"failed to read {label}", error, path=label) from error
+    label, data = read_given(path, stream, "failed to read")
     if os.fsdecode(path) == STANDARD_INPUT:
         form = _tell_form(data)
     else:
@@ -72,13 +67,6 @@ def read_prompt_set(
         return assemble(entries)
     except PromptError as error:
         raise _placed(error, entries, label) from error
-
-
-def _standard_input(stream: BinaryIO | None) -> BinaryIO:
-    given = stream or getattr(sys.stdin, "buffer", None)
-    if given is None:
-        raise ValueError("there is none here")
-    return given
 
 
 def _placed(error: PromptError, entries: list[Entry], label: str) -> PromptError:
@@ -104,7 +92,7 @@ def _tell_form(data: bytes) -> _Form:
     What only begins like JSON is taken for it, so that a broken document is refused and
     does not become prompts.
     """
-    content = data.removeprefix(_BYTE_ORDER_MARK)
+    content = data.removeprefix(BYTE_ORDER_MARK)
     if not _LIKE_JSON.match(content):
         return _TEXT
     first = content.lstrip().split(b"\n", 1)[0]
@@ -134,15 +122,8 @@ def _parse_json(data: bytes) -> list[Entry]:
 
 
 def _parse_json_lines(data: bytes) -> list[Entry]:
-    entries = []
-    for number, line in _lines(data):
-        try:
-            value = read_json(line.encode("utf-8"))
-        except JsonError as error:
-            cause = str(error).replace(" at line 1 column ", " at column ")
-            raise JsonError(f"line {number}: {cause}") from None
-        entries.append(_make(value, f"line {number}", number))
-    return entries
+    values = read_json_lines(data)
+    return [_make(value, f"line {number}", number) for number, value in values]
 
 
 def _make(value: object, place: str, line: int | None = None) -> Entry:
@@ -153,31 +134,15 @@ def _make(value: object, place: str, line: int | None = None) -> Entry:
 
 
 def _parse_text(data: bytes) -> list[Entry]:
-    return [Entry(text=line, line=number) for number, line in _lines(data)]
+    return [Entry(text=line, line=number) for number, line in numbered_lines(data)]
 
 
 def _parse_csv(data: bytes) -> list[Entry]:
-    return read_table(_decode(data), ",")
+    return read_table(decode_utf8(data), ",")
 
 
 def _parse_tsv(data: bytes) -> list[Entry]:
-    return read_table(_decode(data), "\t")
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, str]]:
-    """Number the lines and skip blank ones. Only a newline ends a line."""
-    for number, line in enumerate(_decode(data).split("\n"), start=1):
-        if trim(line):
-            yield number, line.removesuffix("\r")
-
-
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise EntryError(
-            f"invalid UTF-8 at byte {error.start}; the file must be UTF-8"
-        ) from None
+    return read_table(decode_utf8(data), "\t")
 
 
 _JSON = _Form(_parse_json, "invalid prompt JSON in")

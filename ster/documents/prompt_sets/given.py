@@ -33,10 +33,11 @@ def take_prompt_set(given: Prompts) -> PromptSet:
     """
     if isinstance(given, PromptSet):
         return given
-    _refuse_splits(given)
-    names = _column_names(given)
+    refuse_splits(given, "prompts", _LIST)
+    names = column_names(given)
     if names is not None:
-        items: list[Any] = _rows(given, names)
+        _require_prompts(given, names)
+        items: list[Any] = take_rows(given, names, "prompts")
     else:
         items = take_list(given, "prompts")
         if all(type(item) is str for item in items):
@@ -60,20 +61,29 @@ def _take_entry(item: object, number: int) -> Entry:
         raise PromptError(sentence, str(error), found=item, prompt=number) from None
 
 
-def _refuse_splits(given: object) -> None:
-    """Refuse a mapping of tables, which ``datasets`` makes of all splits together."""
+def refuse_splits(given: object, name: str, expected: str) -> None:
+    """Refuse a mapping of tables, which ``datasets`` makes of all splits together.
+
+    Args:
+        given: What a notebook handed over.
+        name: What the sentence calls it.
+        expected: What it should be.
+
+    Raises:
+        PromptError: It is such a mapping.
+    """
     if isinstance(given, Mapping) and hasattr(type(given), "column_names"):
         kind = type(given).__name__
         raise PromptError(
-            f"prompts must be {_LIST}, not {kind}",
+            f"{name} must be {expected}, not {kind}",
             'one of its splits will do, as in dataset["train"]',
-            field="prompts",
+            field=name,
             found=given,
-            expected=_LIST,
+            expected=expected,
         )
 
 
-def _column_names(given: object) -> list[Any] | None:
+def column_names(given: object) -> list[Any] | None:
     """Return the names of a table's columns; None where it is no table.
 
     The type is asked, for a table may have a column of such a name, too. A stream of
@@ -89,28 +99,39 @@ def _column_names(given: object) -> list[Any] | None:
     return None
 
 
-def _rows(given: object, names: Sequence[Any]) -> list[dict[Any, object]]:
+def take_rows(
+    given: object, names: Sequence[Any], field: str
+) -> list[dict[Any, object]]:
     """Take a table apart into rows.
 
+    Args:
+        given: The table.
+        names: Of its columns.
+        field: What the table is called among the arguments.
+
     Raises:
-        PromptError: It has no column for the prompts, or one of them twice.
+        PromptError: It has a column twice.
     """
     table: Any = given
+    for name in names:
+        if names.count(name) > 1:
+            sentence = f"the column {one_line(str(name))} is there twice"
+            raise PromptError(sentence, field=field, found=table)
+    columns = [_values(table[name]) for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _require_prompts(given: object, names: Sequence[Any]) -> None:
+    """Refuse a table without a column for the prompts."""
     if choose_field(name for name in names if isinstance(name, str)) is None:
         there = ", ".join(one_line(str(name)) for name in names) or "none"
         raise PromptError(
             f"a table of prompts needs a column {', '.join(FIELDS[:-1])} or "
             f"{FIELDS[-1]}",
-            f"the columns of this {type(table).__name__} are {there}",
+            f"the columns of this {type(given).__name__} are {there}",
             field="prompts",
-            found=table,
+            found=given,
         )
-    for name in names:
-        if names.count(name) > 1:
-            sentence = f"the column {one_line(str(name))} is there twice"
-            raise PromptError(sentence, field="prompts", found=table)
-    columns = [_values(table[name]) for name in names]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _values(given: object) -> list[object]:

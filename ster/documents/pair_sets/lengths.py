@@ -1,0 +1,79 @@
+"""How long the sides of pairs are, and whether one is longer than chance allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb, erfc, sqrt
+from statistics import mean, median
+
+# From here on a normal approximation is as good as the exact sum, which takes long.
+_MANY = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long the sides are.
+
+    Args:
+        unit: What is counted.
+        positive: Of each positive side.
+        negative: Of each negative side.
+    """
+
+    unit: str
+    positive: Sequence[int]
+    negative: Sequence[int]
+
+    @property
+    def longer(self) -> dict[str, int]:
+        """In how many pairs which side is longer."""
+        both = list(zip(self.positive, self.negative, strict=True))
+        return {
+            "positive": sum(a > b for a, b in both),
+            "negative": sum(a < b for a, b in both),
+            "neither": sum(a == b for a, b in both),
+        }
+
+    @property
+    def chance(self) -> float:
+        """How likely so uneven a number of longer sides is by chance: a sign test."""
+        longer = self.longer
+        fewer, more = sorted((longer["positive"], longer["negative"]))
+        trials = fewer + more
+        if trials > _MANY:
+            return erfc((more - fewer - 1) / sqrt(2 * trials))
+        tail = sum(comb(trials, k) for k in range(fewer + 1))
+        return min(1.0, float(2 * Fraction(tail, 2**trials)))
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The lengths as a document."""
+        return {
+            "unit": self.unit,
+            "positive": _describe(self.positive),
+            "negative": _describe(self.negative),
+            "longer": self.longer,
+            "p_value": self.chance,
+        }
+
+    def __str__(self) -> str:
+        """Write the median and the range of both sides."""
+        shown = [
+            f"{name} {median(sizes):g} ({min(sizes)} to {max(sizes)})"
+            for name, sizes in (
+                ("positive", self.positive),
+                ("negative", self.negative),
+            )
+        ]
+        return ", ".join(shown)
+
+
+def _describe(lengths: Sequence[int]) -> dict[str, float]:
+    return {
+        "least": min(lengths),
+        "median": median(lengths),
+        "mean": mean(lengths),
+        "most": max(lengths),
+    }
