@@ -14,6 +14,7 @@ from ster.architecture.wide import WideSpec
 from ster.documents.activations.files import check_suffix
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
+from ster.documents.pair_sets.inspection import PairInspection
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.documents.prompts import check_asked
@@ -39,6 +40,7 @@ from ster.workflows.extracting import (
     show_tokens,
     write_activations,
 )
+from ster.workflows.inspecting import inspect_tokens
 from ster.workflows.pairs import choose_reading
 from ster.workflows.parity import Parity, compare_states
 from ster.workflows.steering import Steer, norms_of, sum_deltas
@@ -181,6 +183,17 @@ class Runtime(Answers):
             deltas=sum_deltas(steer, self._session, measure),
         )
         return collect(reading, keep=on_interrupt == "keep")
+
+    def inspect(self, pairs: PairSet) -> PairInspection:
+        """Say what a pair set is like, in this model's tokens.
+
+        As ``pairs.inspect()``, but lengths are counted and sides compared in the tokens
+        that are the texts' own, as training encodes them.
+
+        Raises:
+            SterError: A side is refused.
+        """
+        return inspect_tokens(self._session, pairs)
 
     def show(
         self,

@@ -242,22 +242,17 @@ def _count_ends(
 
 
 def _warn_of_repeats(found: PairInspection) -> list[str]:
-    repeats = found.repeats
+    repeats, of_all = found.repeats, f"of {counted(found.num_pairs, 'pair')}"
+    count, equal = repeats["pairs"], repeats["equal_sides"]
     warnings = []
-    if repeats["pairs"]:
+    if count:
+        what = "repeats another" if count == 1 else "repeat others"
+        warnings.append(f"{of_all} {count} {what}, which counts twice in a fit")
+    if equal:
+        verb = "has" if equal == 1 else "have"
         warnings.append(
-            f"{counted(repeats['pairs'], 'pair')} of {found.num_pairs} repeat another "
-            "one: they count twice in a fit, and in both parts of a split by hand"
-        )
-    if repeats["equal_sides"]:
-        warnings.append(
-            f"{counted(repeats['equal_sides'], 'pair')} of {found.num_pairs} have the "
-            "same text on both sides, which no direction orders"
-        )
-    if repeats["texts_on_both_sides"] and found.rules["difference"].share > 0.5:
-        warnings.append(
-            f"{counted(repeats['texts_on_both_sides'], 'text')} are a positive side of "
-            "one pair and a negative side of another"
+            f"{of_all} {equal} {verb} the same text on both sides, which no direction "
+            "orders"
         )
     return warnings
 

@@ -26,10 +26,9 @@ def write_pairs(pairs: PairSet, path: str | os.PathLike[str]) -> None:
     label = os.fsdecode(path)
     with AtomicFile(path) as file:
         if form == JSON:
-            document = {
-                "trait_name": pairs.trait_name,
-                "pairs": [pair.document for pair in pairs],
-            }
+            # Without a name a set is named after its file.
+            name = {"trait_name": pairs.trait_name} if pairs.trait_name else {}
+            document = {**name, "pairs": [pair.document for pair in pairs]}
             file.write(dump_json(document, label))
         elif form == "jsonl":
             for pair in pairs:

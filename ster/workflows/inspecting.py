@@ -1,0 +1,40 @@
+"""Inspecting pairs in a model's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ster.documents.pair_sets.inspection import PairInspection, inspect_pairs
+from ster.documents.pairs import PairSet
+from ster.documents.prompt_sets.value import PromptSet
+from ster.errors import require_type
+from ster.runs.session import Session
+
+
+def inspect_tokens(session: Session, pairs: PairSet) -> PairInspection:
+    """Say what a pair set is like; no weight is opened.
+
+    Args:
+        session: What encodes the sides as training does.
+        pairs: The pairs.
+
+    Raises:
+        SterError: A side is refused.
+    """
+    require_type(pairs, PairSet, "pairs")
+    prompts, asked = pairs.to_read()
+    taken = PromptSet.of(prompts)
+    if taken.chats is None:
+        located = session.encoder.encode_texts(taken.prompts, asked, locate=True)
+    else:
+        located = session.encoder.locate_conversations(taken.conversations)
+    token_ids = []
+    for ids, own in zip(located.token_ids, located.own, strict=True):
+        first, end = (0, len(ids)) if own is None else own
+        token_ids.append([int(token) for token in ids[first:end]])
+    texts = session.encoder.token_texts(token for ids in token_ids for token in ids)
+
+    def spell(token: Hashable) -> str:
+        return texts[token] if isinstance(token, int) else str(token)
+
+    return inspect_pairs(pairs, token_ids, spell)
