@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,9 @@ def test_a_system_s_turn_leaves_the_text_the_same():
         negative_system="Be sad.",
         group="the sea",
     )
-    assert pairs.inspect().document["repeats"]["equal_sides"] == 0  # type: ignore[index]
+    found: Any = pairs.inspect().document
+    assert found["repeats"]["equal_sides"] == 0
+    assert found["differs_at"]["middle"] == 2
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,8 @@ def test_system_pairs_are_read_as_the_conversations_that_they_are(templated, ask
     ]
     expected = templated.activations(chats, layers=2).array
     np.testing.assert_array_equal(rows, expected)
+    found: Any = templated.inspect(PairSet.of([pair])).document
+    assert found["differs_at"]["middle"] == 1
     vector = templated.train(PairSet.of([pair]), layers=2)
     difference = (expected[0] - expected[1]).ravel()
     np.testing.assert_allclose(

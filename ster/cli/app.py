@@ -13,6 +13,7 @@ from ster.cli.extract import extract
 from ster.cli.generate import generate
 from ster.cli.models import models
 from ster.cli.options import Command, Group, Text
+from ster.cli.pairs.app import pairs_app
 from ster.cli.parity import parity
 from ster.cli.toy import toy_model
 from ster.cli.vector.app import vector_app
@@ -100,4 +101,5 @@ app.command(
     short_help="Print what completes ster's words in a shell.",
     epilog='\b\nExample:\n  eval "$(ster completion bash)"',
 )(completion)
+app.add_typer(pairs_app, name="pairs")
 app.add_typer(vector_app, name="vector")

@@ -14,6 +14,8 @@ from ster.runs.session import Session
 def inspect_tokens(session: Session, pairs: PairSet) -> PairInspection:
     """Say what a pair set is like; no weight is opened.
 
+    Where a pair has a system's turn, sides are whole conversations.
+
     Args:
         session: What encodes the sides as training does.
         pairs: The pairs.
@@ -30,7 +32,8 @@ def inspect_tokens(session: Session, pairs: PairSet) -> PairInspection:
         located = session.encoder.locate_conversations(taken.conversations)
     token_ids = []
     for ids, own in zip(located.token_ids, located.own, strict=True):
-        first, end = (0, len(ids)) if own is None else own
+        # What a system's turn says stands outside the side's own text.
+        first, end = (0, len(ids)) if own is None or taken.chats else own
         token_ids.append([int(token) for token in ids[first:end]])
     texts = session.encoder.token_texts(token for ids in token_ids for token in ids)
 

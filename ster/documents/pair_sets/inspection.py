@@ -149,10 +149,14 @@ def inspect_pairs(
     Args:
         pairs: The pairs.
         token_ids: Of each side, in the order of ``pairs.prompts``; without them words
-            stand for tokens, and lengths are in characters.
+            stand for tokens, those of a system's turn first, and lengths are in
+            characters.
         spell: Says what a token stands for.
     """
-    texts = pairs.prompts
+    texts = [
+        text if system is None else f"{system}\n{text}"
+        for system, text in zip(pairs.systems, pairs.prompts, strict=True)
+    ]
     sides: Sequence[Sequence[Hashable]]
     if token_ids is None:
         sides, unit = [text.split() for text in texts], "words"

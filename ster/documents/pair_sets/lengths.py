@@ -73,7 +73,7 @@ class Lengths:
 def _describe(lengths: Sequence[int]) -> dict[str, float]:
     return {
         "least": min(lengths),
-        "median": median(lengths),
-        "mean": mean(lengths),
+        "median": float(median(lengths)),
+        "mean": float(mean(lengths)),
         "most": max(lengths),
     }

@@ -1,0 +1,1 @@
+"""``ster pairs``: contrastive pairs made and inspected."""

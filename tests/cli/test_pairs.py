@@ -1,0 +1,97 @@
+"""``ster pairs``: made, inspected, and refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from ster import PairSet
+from ster.cli import run
+from tests.cli.user import User
+from tests.processes import finished, on_screen
+
+STER = [sys.executable, "-m", "ster"]
+MAKE = ["pairs", "make", "--prompts", "p.txt"]
+GLAD = ["--positive", "Be glad.", "--negative", "Be sad."]
+
+
+@pytest.fixture(autouse=True)
+def prompts(user: User) -> None:
+    user.write("p.txt", "the sea\nthunder rolls\n")
+    user.write("moods.csv", "text,mood\nfine,1\nbad,0\nawful,0\n")
+
+
+def test_pairs_are_made_and_inspected(user: User, capsys):
+    assert run([*MAKE, *GLAD, "--output", "glad.json"]) == 0
+    assert capsys.readouterr().out == "glad.json\n"
+    pairs = PairSet.load("glad.json")
+    assert pairs.trait_name == "glad"
+    assert pairs[0].positive == "Be glad. the sea"
+    assert run(["pairs", "inspect", "glad.json"]) == 0
+    words = json.loads(capsys.readouterr().out)
+    assert (words["pairs"], words["lengths"]["unit"]) == (2, "characters")
+    assert run(["pairs", "inspect", "glad.json", "--model", "toy"]) == 0
+    assert json.loads(capsys.readouterr().out)["unit"] == "tokens"
+
+
+def test_system_pairs_go_to_standard_output(user: User):
+    words = ["--as", "system", "--trait", "x", "--output", "-"]
+    ran = finished([*STER, *MAKE, *GLAD, *words])
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    document = json.loads(ran.stdout)
+    assert document["trait_name"] == "x"
+    assert document["pairs"][1]["negative_system"] == "Be sad."
+
+
+def test_warnings_and_what_was_left_over_go_to_stderr(user: User, capsys):
+    lines = "".join(f"word {n} and more,word {n}\n" for n in range(10))
+    user.write("long.csv", f"positive,negative\n{lines}")
+    assert run(["pairs", "inspect", "long.csv"]) == 0
+    assert capsys.readouterr().err.startswith(
+        "warning: the sides differ systematically in length"
+    )
+    labelled = ["moods.csv", "--label", "mood", "--positive", "1"]
+    assert run(["pairs", "inspect", *labelled, "--text"]) == 0
+    out, err = capsys.readouterr()
+    assert "pairs: 1\n" in out
+    assert err == '1 pair by the label "mood"; 1 prompt of "0" was left over\n'
+
+
+def test_a_terminal_gets_a_table(user: User):
+    run([*MAKE, *GLAD, "--output", "glad.json"])
+    code, shown = on_screen([*STER, "pairs", "inspect", "glad.json"])
+    assert code == 0
+    assert b"glad: 2 pairs" in shown
+    assert b"first differing word: middle 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ([*MAKE, *GLAD, "--as", "x", "--output", "o.json"], 2,
+         'unknown way of a persona "x"; expected prefix or system'),
+        ([*MAKE, *GLAD, "--negative", "b", "--positive", "c", "--positive", "d",
+          "--output", "o.json"], 2,
+         "3 positive instructions and 2 negative ones do not pair"),
+        ([*MAKE, *GLAD, "--output", "o.txt"], 1, "failed to write o.txt"),
+        ([*MAKE, *GLAD, "--output", "p.txt"], 1, "failed to write p.txt"),
+        (["pairs", "inspect", "none.csv"], 1, "failed to read pair set none.csv"),
+        (["pairs", "inspect", "moods.csv"], 1, "invalid pair set CSV in moods.csv"),
+        (["pairs", "inspect", "moods.csv", "--label", "mood"], 2,
+         "--label needs --positive"),
+        (["pairs", "inspect", "moods.csv", "--positive", "1"], 2,
+         "--positive needs --label"),
+        (["pairs", "inspect", "moods.csv", "--label", "mood", "--positive", "2"], 1,
+         'no prompt has "2" as its label "mood"'),
+        (["pairs", "inspect", "moods.csv", "--label", "x", "--positive", "2"], 1,
+         'the prompts have no label "x"'),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_one_sentence(user: User, capsys, words, code, sentence):
+    assert run(words) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == f"Error: {sentence}"
+    assert not (user.folder / "o.json").exists()
