@@ -95,3 +95,39 @@ def test_a_refusal_is_one_sentence(user: User, capsys, words, code, sentence):
     assert out == ""
     assert err.splitlines()[0] == f"Error: {sentence}"
     assert not (user.folder / "o.json").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "optimize", "evaluate"])
+def test_vectors_are_fitted_to_and_measured_on_labelled_prompts(
+    user: User, capsys, command
+):
+    user.write(
+        "moods.csv",
+        "text,mood\nthe sea is calm .,1\nthunder rolls,0\na breeze .,1\na storm,0\n"
+        "the lake,1\n",
+    )
+    PairSet.of([("the sea is calm .", "a storm")]).save("one.json")
+    model = ["--model", "toy"]
+    assert run(["vector", "train", *model, "--pairs", "one.json",
+                "--output", "v.json"]) == 0  # fmt: skip
+    capsys.readouterr()
+    place = ["--vector", "v.json"] if command == "evaluate" else ["--output", "w.json"]
+    split = ["--holdout", "0.5"] if command == "optimize" else []
+    line = ["vector", command, *model, "--pairs", "moods.csv", *place, *split]
+    assert run([*line, "--label", "mood", "--positive", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert '2 pairs by the label "mood"; 1 prompt of "1" was left over\n' in err
+    words = json.loads(out)
+    trait = words["trait_name" if command == "evaluate" else "artifact"]
+    assert (trait if command == "evaluate" else trait["trait_name"]) in ("1", "one")
+    assert run([*line, "--label", "mood"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "Error: --label needs --positive"
+
+
+def test_pairs_come_through_a_pipe(user: User):
+    user.write("p.csv", "positive,negative\nthe sea is calm .,thunder rolls\n")
+    with open("p.csv", "rb") as pipe:
+        line = [*STER, "vector", "train", "--model", "toy", "--pairs", "-"]
+        ran = finished([*line, "--output", "v.json"], stdin=pipe)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((user.folder / "v.json").read_bytes())["vectors"]

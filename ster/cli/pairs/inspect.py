@@ -12,17 +12,19 @@ from ster.cli.answer import show
 from ster.cli.model import ModelFlags
 from ster.cli.options import Text
 from ster.cli.pairs.options import (
-    FORMATS,
+    PAIR_FORMATS,
     Label,
     PositiveValue,
     check_label,
     read_pairs,
 )
-from ster.cli.pairs.table import draw_inspection
 from ster.cli.streams import say
+from ster.cli.tables.pairs import draw_inspection
 from ster.text import one_line
 
-File = Annotated[str, typer.Argument(metavar="FILE", help=f"The pairs: {FORMATS}.")]
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help=f"The pairs: {PAIR_FORMATS}.")
+]
 Model = Annotated[
     str | None,
     typer.Option(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ster.documents.pairs import PairSet
 
 _STANDARD_INPUT = "-"
-FORMATS = (
+PAIR_FORMATS = (
     ".json (ster's document, CAA's, or a list of pairs), .jsonl, .csv or .tsv, or - "
     "for standard input"
 )

@@ -8,6 +8,7 @@ from functools import partial
 from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
+from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.evaluations import draw_evaluation
 from ster.cli.vector.options import BatchSize, MaxSequence, Pairs, Strengths, Vector
 from ster.errors import UsageError
@@ -20,6 +21,8 @@ def evaluate(
     pairs_path: Pairs,
     vector_path: Vector,
     flags: ModelFlags,
+    label: Label = None,
+    positive: PositiveValue = None,
     strengths: Strengths = None,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
@@ -32,13 +35,13 @@ def evaluate(
     Prints, for each of its layers, how often the positive side scores higher and by how
     much; with --strengths also what steering does to the sides. Writes nothing.
     """
-    from ster.documents.pairs import PairSet
     from ster.vectors.steering import SteeringVector
 
     check_trial_flags(strengths, batch_size, max_sequence)
+    check_label(label, positive)
     flags.check_device()
     trial = read_trial(strengths, batch_size, max_sequence)
-    pairs = PairSet.load(pairs_path)
+    pairs = read_pairs(pairs_path, label, positive)
     vector = SteeringVector.load(vector_path)
     with flags.open() as runtime:
         evaluation = runtime.evaluate(pairs, vector, trial, tokens=tokens, role=role)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from ster.cli.answer import show_beside
+from ster.cli.inputs import input_file
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.selections import draw_selection
 from ster.cli.vector.options import Holdout, Output, Pairs
 
@@ -18,6 +20,8 @@ def optimize(
     pairs_path: Pairs,
     output_path: Output,
     flags: ModelFlags,
+    label: Label = None,
+    positive: PositiveValue = None,
     layers: Layers = "all",
     holdout: Holdout = 0.2,
     tokens: TokensOption = "last",
@@ -29,15 +33,15 @@ def optimize(
     Fits the best candidate again on all pairs, writes it as a steering artifact, and
     prints what it holds and how every candidate did, beside random directions.
     """
-    from ster.documents.pairs import PairSet
     from ster.documents.steering import check_suffix
     from ster.workflows.choosing import check_holdout, split_pairs
 
+    check_label(label, positive)
     flags.check_device()
     check_holdout(holdout)
-    check_output(output_path, [pairs_path])
+    check_output(output_path, input_file(pairs_path))
     check_suffix(output_path)
-    pairs = PairSet.load(pairs_path)
+    pairs = read_pairs(pairs_path, label, positive)
     split_pairs(len(pairs), holdout)
     with flags.open(layers, output_path) as runtime:
         selection = runtime.optimize(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ster.cli.pairs.options import PAIR_FORMATS
 from ster.cli.steering import split_vector
 from ster.errors import UsageError
 from ster.text import one_line
@@ -41,9 +42,8 @@ Pairs = Annotated[
     typer.Option(
         "--pairs",
         metavar="<FILE>",
-        help='The pairs: a JSON document {"trait_name": "...", "pairs": [{"positive": '
-        '"...", "negative": "..."}, ...]}. A pair may have a "prompt", which both '
-        "texts answer.",
+        help=f"The pairs: {PAIR_FORMATS}. A pair has a positive and a negative text, "
+        "and may have a prompt, which both answer.",
     ),
 ]
 Output = Annotated[

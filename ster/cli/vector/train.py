@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from ster.cli.answer import show_beside
+from ster.cli.inputs import input_file
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.vectors import draw_vector
 from ster.cli.vector.options import Method, Output, Pairs
 
@@ -18,6 +20,8 @@ def train(
     pairs_path: Pairs,
     output_path: Output,
     flags: ModelFlags,
+    label: Label = None,
+    positive: PositiveValue = None,
     layers: Layers = "all",
     method: Method = "caa",
     tokens: TokensOption = "last",
@@ -30,13 +34,13 @@ def train(
     accuracy and margin on the pairs that they were fitted on.
     """
     # Late, so that `ster --help` does not wait for the array libraries.
-    from ster.documents.pairs import PairSet
     from ster.documents.steering import check_suffix
 
+    check_label(label, positive)
     flags.check_device()
-    check_output(output_path, [pairs_path])
+    check_output(output_path, input_file(pairs_path))
     check_suffix(output_path)
-    pairs = PairSet.load(pairs_path)
+    pairs = read_pairs(pairs_path, label, positive)
     with flags.open(layers, output_path) as runtime:
         vector = runtime.train(
             pairs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ster.cli.tables import Column, Columns
+from ster.cli.tables.drawing import Column, Columns
 from ster.text import counted, one_line
 
 if TYPE_CHECKING:
