@@ -32,6 +32,8 @@ PANELS = {
     "--seed": WRITING,
     **dict.fromkeys(("--method", "--holdout", "--by"), MEASURING),
     **dict.fromkeys(("--strengths", "--batch-size", "--max-sequence"), MEASURING),
+    **dict.fromkeys(("--clusters", "--components", "--sizes"), MEASURING),
+    "--layer": MEASURING,
     **dict.fromkeys(("--memory", "--verbose", "--help"), RUN),
 }
 # A narrower terminal has no room for boxes.
