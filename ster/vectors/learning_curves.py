@@ -117,7 +117,7 @@ class LearningCurve:
     @property
     def enough(self) -> tuple[Enough, ...]:
         """Of each layer, the smallest size that reaches its best accuracy."""
-        found = []
+        found: list[Enough] = []
         for layer in self.layers:
             best = max(self.at_layer(layer), key=lambda each: each.accuracy)
             found.append(
@@ -128,6 +128,16 @@ class LearningCurve:
                 )
             )
         return tuple(found)
+
+    @property
+    def best(self) -> Enough:
+        """The most accurate layer; of equal ones that which needs fewest pairs."""
+        return min(self.enough, key=_rank)
+
+    def most_accurate(self, number: int) -> list[int]:
+        """Return so many of the most accurate layers, ascending."""
+        ranked = sorted(self.enough, key=_rank)
+        return sorted(each.layer for each in ranked[:number])
 
     @property
     def document(self) -> dict[str, object]:
@@ -144,6 +154,10 @@ class LearningCurve:
             "points": [each.document for each in self.points],
             "trait_name": self.trait_name,
         }
+
+
+def _rank(each: Enough) -> tuple[float, int]:
+    return -each.best_accuracy, each.smallest_size
 
 
 def check_sizes(sizes: object) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from ster.text import counted, decimal
 
 if TYPE_CHECKING:
     from ster.vectors.comparison import Comparison
-    from ster.vectors.learning_curves import Enough, LearningCurve
+    from ster.vectors.learning_curves import LearningCurve
     from ster.vectors.projection import Projection
 
 
@@ -98,7 +98,7 @@ def projection_card(found: Projection) -> Card:
 
 def describe_curve(found: LearningCurve) -> str:
     """Write a learning curve on one line."""
-    best = best_of(found)
+    best = found.best
     return (
         f"LearningCurve({found.trait_name!r}, {found.method}, "
         f"{counted(len(found.sizes), 'size')}, on "
@@ -109,9 +109,7 @@ def describe_curve(found: LearningCurve) -> str:
 
 def curve_card(found: LearningCurve) -> Card:
     """Show the accuracy of each layer by the pairs that it was fitted on."""
-    best = best_of(found)
-    ranked = sorted(found.enough, key=_rank)[:MAX_ROWS]
-    layers = sorted(each.layer for each in ranked)
+    layers = found.most_accurate(MAX_ROWS)
     enough = {each.layer: each for each in found.enough}
     sizes = found.sizes[:MAX_ROWS]
     rows = []
@@ -133,19 +131,10 @@ def curve_card(found: LearningCurve) -> Card:
                 num_rows=len(found.layers),
                 noun="layer",
                 remark=", none more accurate",
-                marked=[layers.index(best.layer)],
+                marked=[layers.index(found.best.layer)],
             )
         ],
     )
-
-
-def best_of(found: LearningCurve) -> Enough:
-    """Return the most accurate layer; of equal ones that which needs fewest pairs."""
-    return min(found.enough, key=_rank)
-
-
-def _rank(each: Enough) -> tuple[float, int]:
-    return -each.best_accuracy, each.smallest_size
 
 
 def _strength(found: Projection) -> str:

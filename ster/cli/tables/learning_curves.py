@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, interval, share, warning
 from ster.text import counted, one_line
-from ster.vectors.report_cards import best_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +35,7 @@ def draw_curve(found: LearningCurve) -> Iterator[RenderableType]:
         cells = [share(each[size]) for each in by_layer]
         name = counted(size, "pair")
         columns.insert(1, Column(name=name, cells=cells, rank=rank))
-    best = best_of(found)
+    best = found.best
     yield Columns(columns=columns, marked=found.layers.index(best.layer))
     yield "accuracy on held-out pairs, by the number of pairs fitted on"
     yield "enough: the smallest of these that reaches the layer's best"
