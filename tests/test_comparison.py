@@ -271,7 +271,7 @@ def test_a_control_vector_of_another_program_names_no_model():
         ([made.vector()], {"layers": "1,9"}, LayerError, "no vector has layer 9"),
         ([made.vector()], {"layers": "x"}, LayerError, 'invalid layer "x"'),
         (
-            [made.vector(array=np.float32([[1] * 6, [0] * 6]), trait_name="b")],
+            [made.vector(array=np.array([[1] * 6, [0] * 6], "f4"), trait_name="b")],
             {},
             DirectionError,
             'the direction of "b" at layer 3 is all zeros',

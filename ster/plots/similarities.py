@@ -49,6 +49,8 @@ def similarity(
     names = [plain(comparison.labels[each]) for each in order]
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)
+    ax.set_xlabel("vector")
+    ax.set_ylabel("vector")
     for border in np.flatnonzero(np.diff(clusters[order])) + 0.5:
         ax.axhline(border, color="black", lw=1.5)
         ax.axvline(border, color="black", lw=1.5)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ster.errors import DirectionError, UsageError, require_whole_number
 from ster.html import to_html
+from ster.text import counted
 from ster.vectors.directions import fit_directions
 from ster.vectors.report_cards import curve_card, describe_curve
 from ster.vectors.selection import Candidate, PairRows, score_candidates
@@ -227,7 +228,7 @@ def _score(
     try:
         directions = fit_directions(method, some.positive, some.negative)
     except DirectionError as error:
-        causes = (*error.causes, f"it was fitted on the first {size} pairs")
+        causes = (*error.causes, f"it was fitted on the first {counted(size, 'pair')}")
         raise DirectionError(error.sentence, *causes, found=size) from error
     for score in score_candidates(method, layers, directions, held):
         yield CurvePoint(size=size, score=score)
