@@ -156,6 +156,8 @@ def test_labels_are_traits_and_say_more_where_they_repeat():
         "-1 × calm (caa)",
         "calm (caa) 2",
     )
+    named = [caa.replaced(source=name) for name in ("a.json", "b.json")]
+    assert label_vectors(named) == ("calm (caa) a.json", "calm (caa) b.json")
 
 
 def test_the_document_has_the_keys_of_the_contract():

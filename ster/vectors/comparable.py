@@ -46,7 +46,11 @@ def check_numbers(num_vectors: int, clusters: int) -> None:
 
 
 def label_vectors(vectors: Sequence[SteeringVector]) -> tuple[str, ...]:
-    """Name vectors by their traits; where these repeat, by how they were made, too."""
+    """Name vectors by their traits.
+
+    Where these repeat, how they were made is said too; where that repeats, the file or
+    else a number.
+    """
     traits = Counter(each.trait_name for each in vectors)
     named = [
         spell_term(each.trait_name, each.method, each.metadata)
@@ -56,9 +60,10 @@ def label_vectors(vectors: Sequence[SteeringVector]) -> tuple[str, ...]:
     ]
     repeated, seen = Counter(named), Counter[str]()
     labels = []
-    for name in named:
+    for name, each in zip(named, vectors, strict=True):
         seen[name] += 1
-        labels.append(f"{name} {seen[name]}" if repeated[name] > 1 else name)
+        mark = each.source or str(seen[name])
+        labels.append(f"{name} {mark}" if repeated[name] > 1 else name)
     return tuple(labels)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -70,8 +71,9 @@ def compare(
     vectors = []
     for path in artifacts:
         try:
-            vectors.append(SteeringVector.load(path))
+            vector = SteeringVector.load(path)
         except DocumentError as error:
             raise DocumentError(f"failed to compare {path}", error) from error
+        vectors.append(replace(vector, source=path))
     found = compare_vectors(vectors, clusters, layers)
     return show(found.document, text=text, table=partial(draw_comparison, found))
