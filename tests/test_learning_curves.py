@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ def test_the_smallest_of_the_best_sizes_is_enough():
     assert (found.layers, found.sizes) == ((0, 1), (2, 4, 8))
     assert [each.size for each in found.at_layer(1)] == [2, 4, 8]
     assert found.most_accurate(1) == [1]
+
+
+def test_of_equal_layers_the_best_is_that_which_is_so_at_more_sizes():
+    found = made.learning_curve()
+    first = replace(found.points[0], score=replace(found.points[0].score, accuracy=1.0))
+    assert replace(found, points=(first, *found.points[1:])).best.layer == 0
 
 
 def test_the_document_has_the_keys_of_the_contract():

@@ -132,13 +132,19 @@ class LearningCurve:
 
     @property
     def best(self) -> Enough:
-        """The most accurate layer; of equal ones that which needs fewest pairs."""
-        return min(self.enough, key=_rank)
+        """The most accurate layer; of equal ones the best over all sizes."""
+        (layer,) = self.most_accurate(1)
+        return next(each for each in self.enough if each.layer == layer)
 
     def most_accurate(self, number: int) -> list[int]:
         """Return so many of the most accurate layers, ascending."""
-        ranked = sorted(self.enough, key=_rank)
+        ranked = sorted(self.enough, key=self._rank)
         return sorted(each.layer for each in ranked[:number])
+
+    def _rank(self, each: Enough) -> tuple[float, float]:
+        """Let a layer that is good with one lucky size stand behind a steady one."""
+        total = sum(point.accuracy for point in self.at_layer(each.layer))
+        return -each.best_accuracy, -total
 
     @property
     def document(self) -> dict[str, object]:
@@ -155,10 +161,6 @@ class LearningCurve:
             "points": [each.document for each in self.points],
             "trait_name": self.trait_name,
         }
-
-
-def _rank(each: Enough) -> tuple[float, int]:
-    return -each.best_accuracy, each.smallest_size
 
 
 def check_sizes(sizes: object) -> tuple[int, ...]:
