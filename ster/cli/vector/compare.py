@@ -57,7 +57,7 @@ def compare(
     layers: ComparedLayers = "all",
     text: Text = None,
 ) -> Iterator[str]:
-    """Show how alike steering artifacts are, and which of them group together.
+    """Show how alike vectors are, and which group together.
 
     Prints the cosine and the distance of each two, what of each no sum of the others
     makes up, and groups by average linkage. Needs no model.
