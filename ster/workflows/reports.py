@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from ster.documents.pairs import PairSet
 from ster.layers import Layers, select_layers
 from ster.runs.session import Session
+from ster.token_choice import Tokens
 from ster.vectors.learning_curves import LearningCurve
 from ster.vectors.projection import Projection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthLike
+from ster.workflows.pairs import choose_reading
 from ster.workflows.projecting import project_vector
 from ster.workflows.sizing import measure_curve
 
@@ -28,6 +30,8 @@ class Reports:
         layer: int,
         strength: StrengthLike = 1.0,
         components: int = 2,
+        tokens: Tokens | None = None,
+        role: str | None = None,
     ) -> Projection:
         """See where a vector moves the sides of pairs.
 
@@ -42,6 +46,8 @@ class Reports:
             layer: The block after which rows are read.
             strength: How much of the vector is added: a number, or ``"0.05n"``.
             components: How many principal components at most.
+            tokens: As for ``train``; unless given, what the vector was fitted to.
+            role: As for ``train``; unless given, what the vector was fitted to.
 
         Returns:
             ``.coordinates``, how far rows moved along the direction, and whether the
@@ -59,6 +65,8 @@ class Reports:
             layer=layer,
             strength=strength,
             components=components,
+            tokens=tokens,
+            role=role,
         )
 
     def curve(
@@ -69,6 +77,8 @@ class Reports:
         method: str = "caa",
         layers: Layers = "all",
         holdout: float = 0.2,
+        tokens: Tokens = "last",
+        role: str = "user",
     ) -> LearningCurve:
         """See how many pairs a direction needs.
 
@@ -81,6 +91,8 @@ class Reports:
             method: As for ``train``.
             layers: As for ``activations``.
             holdout: The share that is held out.
+            tokens: As for ``train``.
+            role: As for ``train``.
 
         Returns:
             ``.points``, one for each layer and size, and ``.enough``, the smallest size
@@ -97,4 +109,5 @@ class Reports:
             sizes=sizes,
             method=method,
             holdout=holdout,
+            choice=choose_reading(tokens, role),
         )

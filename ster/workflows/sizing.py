@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ster.documents.pairs import PairSet
 from ster.errors import require_number, require_type
+from ster.runs.reading import LAST_ROWS, ReadingChoice
 from ster.runs.session import Session
 from ster.text import counted
 from ster.vectors.learning_curves import (
@@ -27,6 +28,7 @@ def measure_curve(
     sizes: Iterable[int],
     method: str = "caa",
     holdout: float = 0.2,
+    choice: ReadingChoice = LAST_ROWS,
 ) -> LearningCurve:
     """Fit a method on the first pairs, so many as each size says; measure on the last.
 
@@ -37,6 +39,7 @@ def measure_curve(
         sizes: How many pairs to fit on.
         method: How directions are fitted.
         holdout: The share of pairs that is held out.
+        choice: What is read of each side.
 
     Raises:
         SterError: A word or a side is refused, a size is more than there are pairs to
@@ -46,7 +49,7 @@ def measure_curve(
     method = parse_method(method)
     taken = check_sizes(sizes)
     num_fit = check_split(len(pairs), require_number(holdout, "holdout"), taken)
-    reading = plan_pairs(session, pairs, layers, repeats=True)
+    reading = plan_pairs(session, pairs, layers, repeats=True, choice=choice)
     rows = read_pairs(reading)
     num_held = len(pairs) - num_fit
     _say(session, method, taken, num_held)

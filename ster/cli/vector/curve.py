@@ -10,7 +10,8 @@ import typer
 
 from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
-from ster.cli.options import Layers, Text
+from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.learning_curves import draw_curve
 from ster.cli.vector.options import Holdout, Method, Pairs
 from ster.errors import UsageError
@@ -64,7 +65,11 @@ def curve(
     holdout: Holdout,
     sizes: Sizes,
     flags: ModelFlags,
+    label: Label = None,
+    positive: PositiveValue = None,
     layers: Layers = "all",
+    tokens: TokensOption = "last",
+    role: Role = "user",
     text: Text = None,
 ) -> Iterator[str]:
     """Show how many pairs a direction needs.
@@ -73,17 +78,23 @@ def curve(
     how every size did at every layer, and the smallest that is enough. Writes nothing.
     """
     # Late, so that `ster --help` does not wait for the array libraries.
-    from ster.documents.pairs import PairSet
     from ster.workflows.choosing import check_holdout
     from ster.workflows.sizing import check_split
 
+    check_label(label, positive)
     flags.check_device()
     check_holdout(holdout)
-    pairs = PairSet.load(pairs_path)
+    pairs = read_pairs(pairs_path, label, positive)
     numbers = parse_sizes(sizes)
     check_split(len(pairs), holdout, numbers)
     with flags.open(layers) as runtime:
         found = runtime.curve(
-            pairs, sizes=numbers, method=method, layers=layers, holdout=holdout
+            pairs,
+            sizes=numbers,
+            method=method,
+            layers=layers,
+            holdout=holdout,
+            tokens=tokens,
+            role=role,
         )
     return show(found.document, text=text, table=partial(draw_curve, found))

@@ -10,7 +10,8 @@ import typer
 
 from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
-from ster.cli.options import Text
+from ster.cli.options import Text, TrainedRole, TrainedTokens
+from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.steering import parse_one_strength, split_vector
 from ster.cli.tables.projections import draw_projection
 from ster.cli.vector.options import Pairs
@@ -100,6 +101,10 @@ def project(
     strength: StrengthOption,
     components: ComponentsOption,
     flags: ModelFlags,
+    label: Label = None,
+    positive: PositiveValue = None,
+    tokens: TrainedTokens = None,
+    role: TrainedRole = None,
     text: Text = None,
 ) -> Iterator[str]:
     """Show where a vector moves the sides of pairs.
@@ -109,11 +114,11 @@ def project(
     sides came nearer to the positive ones. Writes nothing.
     """
     # Late, so that `ster --help` does not wait for the array libraries.
-    from ster.documents.pairs import PairSet
     from ster.vectors.steering import SteeringVector
 
+    check_label(label, positive)
     flags.check_device()
-    pairs = PairSet.load(pairs_path)
+    pairs = read_pairs(pairs_path, label, positive)
     vector = SteeringVector.load(vector_path)
     with flags.open(str(layer)) as runtime:
         found = runtime.project(
@@ -122,5 +127,7 @@ def project(
             layer=layer,
             strength=parse_one_strength(strength),
             components=components,
+            tokens=tokens,
+            role=role,
         )
     return show(found.document, text=text, table=partial(draw_projection, found))
