@@ -143,6 +143,15 @@ def test_fewer_pairs_are_as_numpy_says(cpu, calm):
         assert each.score.margin == pytest.approx(margins.mean(), abs=1e-5)
 
 
+def test_other_tokens_are_as_numpy_says(cpu, calm):
+    found = cpu.curve(calm, sizes=[3], layers=2, holdout=0.25, tokens="mean")
+    rows = cpu.activations(calm, 2, tokens="mean").layer(2).astype("f8")
+    differences = rows[0::2] - rows[1::2]
+    direction = differences[:3].mean(axis=0)
+    margins = differences[6:] @ direction / np.linalg.norm(direction)
+    assert found.points[0].score.margin == pytest.approx(margins.mean(), abs=1e-5)
+
+
 class Listener(Notes):
     """Hears progress and forgets it."""
 

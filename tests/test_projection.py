@@ -206,9 +206,22 @@ def test_the_toy_moves_as_its_steered_rows_say(toy, calm, device, strength):
         np.testing.assert_allclose(drawn, places, atol=2e-3)
 
 
+def test_rows_are_those_of_the_tokens_that_the_vector_was_fitted_to(cpu, calm):
+    vector = cpu.train(calm, tokens="mean")
+    means = cpu.activations(calm, 3, tokens="mean").layer(3).astype("f8")
+    lasts = cpu.activations(calm, 3).layer(3).astype("f8")
+    found = cpu.project(calm, vector, layer=3)
+    with pytest.warns(SterWarning, match="trained on tokens mean .* reads tokens last"):
+        other = cpu.project(calm, vector, layer=3, tokens="last")
+    for each, rows in ((found, means), (other, lasts)):
+        target = rows[0::2].mean(axis=0)
+        distances = np.linalg.norm(rows[1::2] - target, axis=1)
+        assert each.unsteered_distance == pytest.approx(distances.mean(), rel=1e-6)
+
+
 def test_norms_that_a_vector_lacks_are_measured_on_the_pairs(cpu, calm):
-    vector = cpu.train(calm)
-    bare = vector.replaced(metadata={})
+    vector = cpu.train(calm, tokens="mean")
+    bare = vector.replaced(metadata={"tokens": "mean"})
     # The norms that training notes are those of the same rows.
     one, other = (
         cpu.project(calm, each, layer=2, strength="0.2n") for each in (vector, bare)

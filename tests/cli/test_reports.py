@@ -128,6 +128,28 @@ def test_curve_takes_layers_and_another_name_of_a_method(say):
     assert {each["layer"] for each in report["points"]} == {2}
 
 
+def test_project_and_curve_take_labelled_prompts_and_other_tokens(say, user):
+    sides = ster.PairSet.load("pairs.json").prompts
+    prompts = [
+        {"prompt": text, "mood": "calm" if index % 2 == 0 else "loud"}
+        for index, text in enumerate(sides)
+    ]
+    user.write("prompts.jsonl", "\n".join(map(json.dumps, prompts)))
+    labelled = {"pairs": "prompts.jsonl", "label": "mood", "positive": "calm"}
+    reports = []
+    for tokens in ("text", "mean"):
+        code, out, err = say(words("project", **labelled, tokens=tokens))
+        assert (code, json.loads(out)["pair_count"]) == (0, 4)
+        warned = (
+            "warning: this direction was trained on tokens last of the user's turn "
+        )
+        assert f"{warned}and this run reads tokens {tokens}" in err
+        code, out, _ = say(words("curve", **labelled, tokens=tokens))
+        reports.append(json.loads(out))
+        assert code == 0
+    assert reports[0]["points"] != reports[1]["points"]
+
+
 def test_text_prints_lines(say):
     _, out, _ = say([*compare("calm.json", "loud.json"), "--text"])
     assert "layers[0]: 1\n" in out
@@ -275,6 +297,10 @@ def test_what_is_refused_is_one_sentence_before_weights(
         (words("curve", sizes="9" * 30), 'invalid size "999'),
         (words("curve", sizes=","), "there is no size to fit on"),
         (words("curve", method="x"), 'unknown training method "x"'),
+        (words("curve", label="mood"), "--label needs --positive"),
+        (words("project", positive="calm"), "--positive needs --label"),
+        (words("project", tokens="x"), 'unknown tokens "x"'),
+        (words("curve", role="x"), 'unknown role "x"'),
     ],
 )
 def test_a_line_that_cannot_be_meant_is_told_so(say, line, sentence):
