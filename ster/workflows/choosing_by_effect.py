@@ -41,9 +41,9 @@ from ster.workflows.training import fit_vector, open_output
 
 Path = str | os.PathLike[str]
 NUM_FOLDS = 5
-# A share of the layer's own norm: large enough to be told from noise on thirty pairs,
-# small enough that answers about nothing keep most of their probability.
-STRENGTH = "0.2n"
+# A share of the layer's own norm. Twice as much chose worse layers on six of eight sets
+# of pairs, and did more damage (benchmarks/README.md).
+STRENGTH = "0.1n"
 
 
 def optimize_by_effect(
@@ -78,6 +78,7 @@ def optimize_by_effect(
     """
     require_type(pairs, PairSet, "pairs")
     share = take_share(strength)
+    pairs.refuse_systems("scored")
     parts = Parts.of(pairs, seed)
     reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
     sides = SteeredSides(
@@ -100,6 +101,7 @@ def optimize_by_effect(
             candidates=tuple(found),
             strength=str(share),
             num_pairs=len(pairs),
+            num_scored=measuring.num_scored,
             num_folds=len(parts.folds),
             seed=seed,
             random_effects=tuple(chance),

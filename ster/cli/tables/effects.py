@@ -30,9 +30,9 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     if len(ranked) > SHOWN:
         yield f"and {len(ranked) - SHOWN} more, which --json prints"
     yield plain(
-        f"* chosen by effect over standard error: nats per pair at ± {found.strength}, "
-        f"fitted on one half of {counted(found.num_pairs, 'pair')} and scored on the "
-        "other"
+        f"* chosen by effect less two standard errors: nats per pair at ± "
+        f"{found.strength}, each of {counted(found.num_scored, 'pair')} steered by "
+        "what was fitted on the half without it"
     )
     tied = sum(each.tied for each in ranked)
     if tied:

@@ -74,8 +74,9 @@ def optimize(
     check_output(output_path, input_file(pairs_path))
     check_suffix(output_path)
     pairs = read_pairs(pairs_path, label, positive)
+    share = HOLDOUT if holdout is None else holdout
     if by == "accuracy":
-        split_pairs(len(pairs), HOLDOUT if holdout is None else holdout)
+        split_pairs(len(pairs), share)
     given = Given(layers=layers, tokens=tokens, role=role, output=output_path)
     told: list[str] = []
     found: EffectSelection | Selection
@@ -83,9 +84,7 @@ def optimize(
         with flags.open(layers, output_path) as runtime:
             told.append(runtime.chat_template)
             if by == "accuracy":
-                found = runtime.optimize(
-                    pairs, by="accuracy", holdout=holdout or HOLDOUT, **given
-                )
+                found = runtime.optimize(pairs, by="accuracy", holdout=share, **given)
             else:
                 found = runtime.optimize(
                     pairs,

@@ -125,7 +125,7 @@ Share = Annotated[
         metavar="<Sn>",
         callback=_check_share,
         help="By effect: what every candidate steers with, plus and minus, as a share "
-        "of its layer's own norm; 0.2n unless given.",
+        "of its layer's own norm; 0.1n unless given.",
     ),
 ]
 PartSeed = Annotated[
