@@ -88,7 +88,9 @@ def main() -> None:
     runtime = ster.load(options.model, device="cpu")
     measured = {name: Measured(runtime, name, options.output) for name in names}
     num_layers = runtime.config.num_hidden_layers
-    for layers in (range(0, num_layers, 2), range(1, num_layers, 2)):
+    upper = num_layers // 2 | 1
+    passes = range(0, num_layers, 2), range(upper, num_layers, 2), range(1, upper, 2)
+    for layers in passes:
         for name, each in measured.items():
             started = time.perf_counter()
             each.measure(layers)

@@ -71,18 +71,15 @@ ENDINGS = [
     "They asked for my opinion, so",
     "My plan for tonight is to",
 ]
+# The larger number comes first in what is right, whatever the wording.
 COMPARED = [
-    ("{0} is larger than {1}.", "{1} is larger than {0}."),
-    ("The larger of {0} and {1} is {0}.", "The larger of {0} and {1} is {1}."),
-    ("Between {1} and {0}, the greater is {0}.",
-     "Between {1} and {0}, the greater is {1}."),
-    ("A bag of {0} nuts holds more than a bag of {1}.",
-     "A bag of {1} nuts holds more than a bag of {0}."),
-    ("Question: {1} or {0}, which is more? Answer: {0}",
-     "Question: {1} or {0}, which is more? Answer: {1}"),
-    ("If you have {0} coins and I have {1}, you are richer.",
-     "If you have {1} coins and I have {0}, you are richer."),
-]  # fmt: skip
+    "{} is larger than {}.",
+    "The number {} is greater than {}.",
+    "A bag of {} nuts holds more than a bag of {}.",
+    "If you have {} coins and I have {}, you are richer.",
+    "A town {} miles away is farther than one at {}.",
+    "Somebody who is {} is older than somebody of {}.",
+]
 WORDS = {
     2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight",
     9: "nine", 11: "eleven", 12: "twelve", 15: "fifteen", 20: "twenty", 30: "thirty",
@@ -154,11 +151,11 @@ def larger_pairs() -> Iterator[Pair]:
     in_turn = [both for pair in zip(chosen, drawn, strict=True) for both in pair]
     for number, (small, large) in enumerate(in_turn):
         # A wording takes two pairs on end: one in words, one in digits.
-        right, wrong = COMPARED[number // 2 % len(COMPARED)]
+        wording = COMPARED[number // 2 % len(COMPARED)]
         both = (large, small) if number % 2 else (WORDS[large], WORDS[small])
         yield {
-            "positive": _capital(right.format(*both)),
-            "negative": _capital(wrong.format(*both)),
+            "positive": _capital(wording.format(*both)),
+            "negative": _capital(wording.format(*reversed(both))),
         }
 
 
