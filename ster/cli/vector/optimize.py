@@ -66,15 +66,16 @@ def optimize(
     """
     from ster.documents.steering import check_suffix
     from ster.vectors.effect_selection import WeakDirectionError
-    from ster.workflows.choosing import HOLDOUT, split_pairs
+    from ster.workflows.choosing import HOLDOUT, check_holdout, split_pairs
 
     by = check_rule(by, holdout, strength, seed, write_anyway=write_anyway)
+    share = HOLDOUT if holdout is None else holdout
+    check_holdout(share)
     check_label(label, positive)
     flags.check_device()
     check_output(output_path, input_file(pairs_path))
     check_suffix(output_path)
     pairs = read_pairs(pairs_path, label, positive)
-    share = HOLDOUT if holdout is None else holdout
     if by == "accuracy":
         split_pairs(len(pairs), share)
     given = Given(layers=layers, tokens=tokens, role=role, output=output_path)
