@@ -10,6 +10,7 @@ from ster.layers import abridge
 from ster.text import counted
 
 if TYPE_CHECKING:
+    from ster.vectors.confounds import Confound
     from ster.vectors.measured import MeasuredStrength, StrengthChoice
     from ster.vectors.selection import (
         Baseline,
@@ -85,6 +86,7 @@ def evaluation_card(evaluation: Evaluation) -> Card:
             ("method", vector.method),
             ("chat template", evaluation.chat_template),
             ("best", _short(best)),
+            ("orders as many", _join(evaluation.confounds)),
         ],
         tables=tables,
     )
@@ -110,6 +112,7 @@ def selection_card(selection: Selection) -> Card:
             ("model", selection.vector.model),
             ("measured", _held(selection)),
             ("random directions at their best layer", _chance(chance)),
+            ("orders as many", _join(selection.confounds)),
         ],
         tables=[
             _ranking(
@@ -202,6 +205,10 @@ def _short(scored: Scored) -> str:
 
 def _held(selection: Selection) -> str:
     return f"on {counted(selection.num_holdout, 'held-out pair')}"
+
+
+def _join(confounds: Sequence[Confound]) -> str | None:
+    return ", ".join(map(str, confounds)) or None
 
 
 def _chance(chance: Baseline) -> str:

@@ -116,7 +116,8 @@ def plan_pairs(
         prompts,
         layers,
         repeats=repeats,
-        choice=replace(choice, asked=asked),
+        # Described, for trivial features are looked for in the sides' own tokens.
+        choice=replace(choice, asked=asked, describe=True),
         label="reading pair",
         prompts_per_item=2,
     )

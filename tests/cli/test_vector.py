@@ -138,12 +138,14 @@ def test_evaluate_prints_a_report(say):
     report = json.loads(out)
     assert list(report) == [
         "chat_template",
+        "confounds",
         "layers",
         "method",
         "model",
         "pair_count",
         "trait_name",
     ]
+    assert report["confounds"] == []
     trained = json.loads(Path("v.json").read_bytes())["vectors"][0]
     layer = report["layers"][0]
     assert (layer["layer"], layer["accuracy"]) == (2, trained["train_accuracy"])

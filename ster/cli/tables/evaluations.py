@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, interval, number, share
-from ster.cli.tables.vectors import title
+from ster.cli.tables.vectors import say_confounds, title
 from ster.text import counted
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def draw_evaluation(found: Evaluation) -> Iterator[RenderableType]:
         ]
     )
     yield f"on {counted(found.num_pairs, 'pair')}; {RANDOM}"
+    yield from say_confounds(found.confounds)
     if found.strength is not None:
         yield ""
         yield from draw_strengths(found.strength)
