@@ -121,7 +121,7 @@ def fit_vector(
             "pair_count": str(len(pairs)),
             **note_norms(rows.mean_norms),
             **_template_args(session),
-            **note_reading(choice),
+            **note_reading(choice, pairs),
         },
     )
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,20 @@ import ster
 from ster.cli import run
 from ster.cli.tables.answers import draw_answers
 from ster.cli.tables.drawing import draw
-from ster.cli.tables.evaluations import draw_strengths
+from ster.cli.tables.evaluations import draw_evaluation, draw_strengths
 from ster.cli.tables.families import draw_families
 from ster.cli.tables.selections import draw_selection, say_doubts
 from ster.cli.tables.vectors import draw_vector
 from ster.documents.answers import Answer
+from ster.vectors.confounds import Confound
 from ster.vectors.measured import MeasuredStrength, StrengthChoice
-from ster.vectors.selection import Baseline, Candidate, Selection
+from ster.vectors.selection import (
+    Baseline,
+    Candidate,
+    Evaluation,
+    LayerScore,
+    Selection,
+)
 from ster.vectors.steering import SteeringVector
 from tests.processes import on_screen
 
@@ -152,6 +160,36 @@ def test_a_pair_alone_is_too_few():
     chosen = candidate(1, 1.0, interval=(0.2, 1.0), selected=True)
     text = drawn(draw_selection(choice(chosen, num_holdout=1, best=1.0)))
     assert "warning: 1 held-out pair is too few to tell" in text
+
+
+def test_a_trivial_feature_that_orders_as_many_pairs_is_a_warning():
+    letter = Confound(feature="difference", share=0.9, favours=EVIL)
+    length = Confound(feature="length", share=1.0, favours="longer")
+    layer = LayerScore(
+        layer=1,
+        accuracy=0.9,
+        margin=1.0,
+        interval=(0.85, 0.95),
+        random=Baseline(mean=0.5, percentile_95=0.6),
+        residual_norm=2.0,
+    )
+    evaluation = Evaluation(
+        vector=vector(), chat_template="off", num_pairs=20, layers=(layer,)
+    )
+    selection = choice(candidate(1, 0.9, selected=True))
+    for parts, plain in (
+        (draw_evaluation(replace(evaluation, confounds=(length, letter))), evaluation),
+        (draw_selection(replace(selection, confounds=(length, letter))), selection),
+    ):
+        text = " ".join(drawn(parts).split())
+        assert (
+            "warning: orders as many pairs: length (the longer side is positive: 100%),"
+            " the first token that differs (as "
+        ) in text
+        assert not re.search("[\x1b\x9b\u202e\u2028]", text)
+        assert plain.document["confounds"] == []
+    assert "as many pairs" not in drawn(draw_evaluation(evaluation))
+    assert "as many pairs" not in drawn(draw_selection(selection))
 
 
 def test_a_row_of_strengths_is_marked():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ster.cli.answer import show, show_beside
 from ster.cli.inputs import input_file
 from ster.cli.model import ModelFlags, check_output, with_model_flags
-from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.options import Layers, SideRole, SideTokens, Text
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.effects import draw_effects
 from ster.cli.tables.selections import draw_selection
@@ -53,8 +53,8 @@ def optimize(
     holdout: RankedHoldout = None,
     strength: Share = None,
     seed: PartSeed = None,
-    tokens: TokensOption = "last",
-    role: Role = "user",
+    tokens: SideTokens = "last",
+    role: SideRole = "user",
     write_anyway: WriteAnyway = False,
     text: Text = None,
 ) -> Iterator[str]:
