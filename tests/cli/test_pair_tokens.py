@@ -1,4 +1,4 @@
-"""``--tokens`` and ``--role`` on ``ster vector train``, ``optimize`` and ``evaluate``."""
+"""``--tokens`` and ``--role`` on the commands that fit and measure vectors."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def test_evaluate_warns_where_it_is_told_to_read_otherwise(folder, capsys):
     trained = ster.SteeringVector.load("v.json").train_margin
     assert margins != pytest.approx(trained, rel=1e-2)
     assert (
-        "warning: this direction was trained on tokens mean of the assistant's turn and "
-        "this run reads tokens last of the user's turn, so the numbers below describe "
-        "tokens it was not trained on\n"
+        "warning: this direction was trained on tokens mean of the assistant's turn "
+        "and this run reads tokens last of the user's turn, so the numbers below "
+        "describe tokens it was not trained on\n"
     ) in err
 
 
