@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from ster.documents.pair_sets.sign_test import sign_test
 from ster.runtime import Runtime
 from ster.vectors.confounds import Confound, find_confounds, warn_of
 from ster.vectors.selection import Selection
+from ster.workflows.choosing_by_effect import optimize_by_effect
 
 WORDS = ["sea", "wind", "lake", "air", "tree", "breeze", "moon", "boat"]
 
@@ -145,6 +147,16 @@ def test_optimizing_warns_and_says_it_in_what_it_returns(toy):
     }
     document: Any = found.document["confounds"]
     assert [each["feature"] for each in document] == ["last", "difference"]
+    assert "orders as many" in found._repr_html_()
+
+
+def test_choosing_by_effect_warns_of_all_pairs(toy):
+    with pytest.warns(SterWarning) as warned:  # and of a direction that is no good
+        found = optimize_by_effect(toy._session, letters(18, 2), (0, 1))
+    assert re.match(NAMED, str(warned[0].message))
+    assert features(found.confounds) == {"last": 0.9, "difference": 0.9}
+    document: Any = found.document["confounds"]
+    assert [each["share"] for each in document] == [0.9, 0.9]
     assert "orders as many" in found._repr_html_()
 
 

@@ -97,6 +97,8 @@ def test_measuring_without_the_prompts_of_the_fit_warns_and_the_other_way_round(
         match="trained on sides without a prompt and this run reads sides that answer"
     ):
         plain.evaluate(MIXED, alone)
+    with pytest.warns(match="trained on sides that answer a prompt and this run"):
+        plain.project(PAIRS, asked, layer=3)
 
 
 def test_measuring_with_prompts_as_in_the_fit_is_silent(plain, recwarn):

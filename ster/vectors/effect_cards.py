@@ -33,6 +33,7 @@ def effect_selection_card(selection: EffectSelection) -> Card:
             ("measured", f"at ± {selection.strength} on {selection.num_scored} pairs"),
             ("luckiest random direction", f"{selection.luckiest:.4g} nats"),
             *(("doubt", doubt) for doubt in selection.doubts),
+            ("orders as many", ", ".join(map(str, selection.confounds)) or None),
         ],
         tables=[
             Table(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ster.errors import DirectionError
 from ster.html import to_html
 from ster.text import counted, decimal
+from ster.vectors.confounds import Confound
 from ster.vectors.effect_cards import describe_effect_selection, effect_selection_card
 from ster.vectors.effects import Effect
 from ster.vectors.selection import Baseline
@@ -130,6 +131,8 @@ class EffectSelection:
         seed: What decided the parts.
         random_effects: Of random directions of the same length where the best one is.
         advice: What would make the pairs better, if anything is seen.
+        confounds: Trivial features of the sides that order the pairs at least as well
+            as the best candidate does those of held-out folds.
     """
 
     vector: SteeringVector
@@ -141,6 +144,7 @@ class EffectSelection:
     seed: int
     random_effects: tuple[float, ...]
     advice: tuple[str, ...] = ()
+    confounds: tuple[Confound, ...] = ()
 
     def __repr__(self) -> str:
         """Show the chosen candidate, not all of them."""
@@ -205,6 +209,7 @@ class EffectSelection:
             "advice": list(self.advice),
             "by": "effect",
             "candidates": [each.document for each in self.candidates],
+            "confounds": [each.document for each in self.confounds],
             "damage_bound": DAMAGE_BOUND,
             "doubts": list(self.doubts),
             "folds": self.num_folds,

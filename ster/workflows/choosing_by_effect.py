@@ -32,6 +32,7 @@ from ster.vectors.effect_selection import (
 from ster.vectors.methods import EFFECT_METHODS
 from ster.vectors.selection import PairRows, summarize_baseline
 from ster.vectors.strengths import Strength, StrengthLike, take_share
+from ster.workflows.confounds import check_confounds
 from ster.workflows.neutral_answers import encode_neutral
 from ster.workflows.pairs import plan_pairs, read_pairs
 from ster.workflows.steered_sides import SteeredSides
@@ -81,10 +82,8 @@ def optimize_by_effect(
     pairs.refuse_systems("scored")
     parts = Parts.of(pairs, seed)
     reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
-    sides = SteeredSides(
-        sides=encode_sides(session, pairs, None).responses,
-        neutral=encode_neutral(session),
-    )
+    responses = encode_sides(session, pairs, None).responses
+    sides = SteeredSides(sides=responses, neutral=encode_neutral(session))
     with open_output(output, layers) as write:
         rows = read_pairs(reading)
         found = read_candidates(rows, layers, parts.folds)
@@ -106,6 +105,7 @@ def optimize_by_effect(
             seed=seed,
             random_effects=tuple(chance),
             advice=advise_wordings(pairs.pairs),
+            confounds=check_confounds(reading, best.reading.accuracy),
         )
         if selection.doubts and output is not None and not write_anyway:
             raise WeakDirectionError(selection)

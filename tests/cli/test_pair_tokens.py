@@ -109,6 +109,13 @@ def test_several_rows_of_a_side_are_refused_before_anything_is_looked_for(
     assert sorted(folder.rglob("*")) == before
 
 
+def test_several_rows_of_a_side_are_no_curve(folder, capsys):
+    model = ["--model", "nowhere", "--pairs", "pairs.json", "--method", "caa"]
+    words = ["--holdout", "0.25", "--sizes", "2", "--tokens", "all"]
+    assert run(["vector", "curve", *model, *words]) == 2
+    assert capsys.readouterr().err.startswith("Error: tokens all are not one row of ")
+
+
 @pytest.mark.parametrize("command", ["train", "optimize", "evaluate"])
 def test_a_role_that_there_is_not_is_refused_before_anything_is_looked_for(
     folder, capsys, command

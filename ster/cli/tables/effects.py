@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, plain, share, warning
-from ster.cli.tables.vectors import title
+from ster.cli.tables.vectors import say_confounds, title
 from ster.text import counted, decimal
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     )
     for sentence in found.advice:
         yield plain(sentence)
+    yield from say_confounds(found.confounds)
     for sentence in found.doubts:
         yield warning(sentence)
 
