@@ -173,13 +173,14 @@ def choose_one_row(tokens: Tokens) -> TokenChoice:
 def _is_at_most_one(pick: int | slice) -> bool:
     if isinstance(pick, int):
         return True
-    start, stop = pick.start or 0, pick.stop
+    start: int = pick.start or 0
+    stop: int | None = pick.stop
     if start < 0 and stop is not None and stop >= 0:
-        # Both ends of a text are near only in a short one.
+        # From near the end to near the beginning: rows of short texts only.
         return min(stop, -start) < 2
     if start >= 0 and (stop is None or stop < 0):
         return False
-    return int(stop or 0) - start < 2
+    return (stop or 0) - start < 2
 
 
 def _parse(segment: str, words: str) -> int | slice:
