@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ster import PairSet, SterWarning, load, write_toy_checkpoint
+from ster.cli.tables.drawing import draw
+from ster.cli.tables.effects import draw_effects
 from ster.documents.pair_sets.sign_test import sign_test
 from ster.runtime import Runtime
 from ster.vectors.confounds import Confound, find_confounds, warn_of
@@ -157,6 +159,7 @@ def test_choosing_by_effect_warns_of_all_pairs(toy):
     assert features(found.confounds) == {"last": 0.9, "difference": 0.9}
     document: Any = found.document["confounds"]
     assert [each["share"] for each in document] == [0.9, 0.9]
+    assert "warning: orders as many pairs: the last token" in draw(draw_effects(found))
     assert "orders as many" in found._repr_html_()
 
 
@@ -172,7 +175,7 @@ def test_balanced_answers_are_silent(toy, recwarn):
     pairs = letters(10, 10)
     vector = toy.train(pairs, layers=[0])
     assert toy.evaluate(pairs, vector).confounds == ()
-    assert toy.optimize(pairs, layers=[0]).document["confounds"] == []
+    assert toy.optimize(pairs, layers=[0], holdout=0.4).document["confounds"] == []
     assert not recwarn
 
 

@@ -139,3 +139,17 @@ def test_a_letter_that_does_as_well_is_warned_of_and_in_the_report(folder, capsy
     assert {*features} == {"last", "difference"}
     assert features["last"]["share"] == 0.9
     assert features["last"]["favours"].strip() == "sea"
+
+
+def test_choosing_by_effect_warns_of_a_letter_too(folder, capsys):
+    pairs = [("the sea", "the wind")] * 18 + [("the wind", "the sea")] * 2
+    ster.PairSet.of(pairs).save("pairs.json")
+    assert vector("optimize", "--layers", "0", "--write-anyway") == 0
+    out, err = capsys.readouterr()
+    selection = json.loads(out)["selection"]
+    assert selection["by"] == "effect"
+    assert {each["feature"] for each in selection["confounds"]} == {
+        "last",
+        "difference",
+    }
+    assert "the first token that differs (as " in err
