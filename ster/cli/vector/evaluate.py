@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.evaluations import draw_evaluation
-from ster.cli.vector.options import BatchSize, MaxSequence, Pairs, Strengths, Vector
+from ster.cli.vector.options import (
+    BatchSize,
+    MaxDamage,
+    MaxSequence,
+    Pairs,
+    RandomDirections,
+    Strengths,
+    Vector,
+)
 from ster.errors import UsageError
 from ster.vectors.measured import StrengthTrial
 
@@ -26,6 +35,8 @@ def evaluate(
     strengths: Strengths = None,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
+    random_directions: RandomDirections = None,
+    max_damage: MaxDamage = None,
     tokens: TrainedTokens = None,
     role: TrainedRole = None,
     text: Text = None,
@@ -37,10 +48,16 @@ def evaluate(
     """
     from ster.vectors.steering import SteeringVector
 
-    check_trial_flags(strengths, batch_size, max_sequence)
+    how = {
+        "batch_size": batch_size,
+        "max_sequence": max_sequence,
+        "random_directions": random_directions,
+        "max_damage": max_damage,
+    }
+    given = {name: value for name, value in how.items() if value is not None}
     check_label(label, positive)
     flags.check_device()
-    trial = read_trial(strengths, batch_size, max_sequence)
+    trial = read_trial(strengths, given)
     pairs = read_pairs(pairs_path, label, positive)
     vector = SteeringVector.load(vector_path)
     with flags.open() as runtime:
@@ -49,20 +66,23 @@ def evaluate(
     return show(evaluation.document, text=text, table=table)
 
 
-def check_trial_flags(
-    strengths: str | None, batch_size: int | None, max_sequence: int | None
-) -> None:
-    """Refuse flags that only a trial of strengths reads, where there is none."""
-    given = {"--batch-size": batch_size, "--max-sequence": max_sequence}
-    for flag, value in given.items():
-        if strengths is None and value is not None:
-            raise UsageError(f"{flag} needs --strengths", field=flag)
-
-
 def read_trial(
-    strengths: str | None, batch_size: int | None, max_sequence: int | None
+    strengths: str | None, given: Mapping[str, int | float]
 ) -> StrengthTrial | None:
-    """Refuse what cannot be measured, before any file is read."""
-    if strengths is None:
-        return None
-    return StrengthTrial.of(strengths, batch_size=batch_size, max_sequence=max_sequence)
+    """Refuse what cannot be measured, before any file is read.
+
+    Args:
+        strengths: A comma list, if any are to be measured.
+        given: What else was given of a trial, by its name in one.
+
+    Raises:
+        UsageError: There is no trial that would read it.
+        DirectionError: A strength or a number is refused.
+    """
+    if strengths is not None:
+        how: dict[str, Any] = {**given}
+        return StrengthTrial.of(strengths, **how)
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{flag} needs --strengths", field=flag)
+    return None

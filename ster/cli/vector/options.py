@@ -173,6 +173,24 @@ MaxSequence = Annotated[
         help="Leave out pairs with a side of more tokens; none unless given.",
     ),
 ]
+RandomDirections = Annotated[
+    int | None,
+    typer.Option(
+        "--random-directions",
+        metavar="<N>",
+        help="Copies of the vector, turned at random, that are measured beside it; 10 "
+        "unless given, 0 is none.",
+    ),
+]
+MaxDamage = Annotated[
+    float | None,
+    typer.Option(
+        "--max-damage",
+        metavar="<NATS>",
+        help="What a chosen strength may take of log p per token of neutral answers; "
+        "0.5 unless given.",
+    ),
+]
 Artifact = Annotated[
     str, typer.Argument(metavar="ARTIFACT", help="The steering artifact.")
 ]
