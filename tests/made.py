@@ -126,10 +126,13 @@ def measured_strength(strength: float, effect: float = 1.0, **parts: Any) -> Any
 
 
 def strength_choice(*, chosen: bool = True) -> StrengthChoice:
-    """Make three measured strengths, not in order."""
+    """Make three measured strengths, not in order; none may do too much damage."""
+    damage = 0.125 if chosen else 0.75
     return StrengthChoice(
         candidates=(
-            measured_strength(4.0, ordered=0.75, mean_shift=1.5, selected=chosen),
+            measured_strength(
+                4.0, ordered=0.75, mean_shift=1.5, selected=chosen, damage=damage
+            ),
             measured_strength(-2.0, ordered=0.25, mean_shift=-0.5, effect=-0.5),
             measured_strength(2.0, ordered=0.5, mean_shift=0.5, effect=0.5),
         ),

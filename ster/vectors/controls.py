@@ -1,8 +1,8 @@
 """Copies of a vector that are turned at random: what chance does in its place.
 
 A copy keeps the length of each layer's direction and the angles between those of
-different layers, and points anywhere: directions drawn for each layer on their own would
-cancel out where those of a fitted vector add up.
+different layers, and points anywhere. Directions drawn for each layer on their own
+would cancel out where those of a fitted vector add up.
 """
 
 from __future__ import annotations

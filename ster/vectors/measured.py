@@ -21,8 +21,8 @@ from ster.vectors.side_rises import SideLengths, SideRises
 from ster.vectors.strengths import Strength, Strengths, take_strengths
 
 RANDOM_DIRECTIONS = 10
-# In nats per token of neutral answers. Of directions fitted to SmolLM2 texts turn to the
-# trait and stay whole up to 0.47; from 0.87 on they repeat themselves or fall apart.
+# In nats per token of neutral answers. SmolLM2's texts turn to the trait and stay whole
+# up to 0.47; from 0.87 on they repeat themselves or fall apart.
 MAX_DAMAGE = 0.5
 # So few random directions may have an effect as large as that of a chosen strength.
 MAX_CHANCE = 0.001

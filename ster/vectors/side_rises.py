@@ -104,7 +104,7 @@ class SideLengths:
         num_coins = sum(counts)
         as_many = range(max(counts), num_coins + 1)
         ways = 2 * sum(math.comb(num_coins, heads) for heads in as_many)
-        return min(1.0, ways / 2**num_coins)
+        return min(1.0, ways / (1 << num_coins))
 
     @property
     def doubt(self) -> str | None:
@@ -116,7 +116,8 @@ class SideLengths:
         count = max(counts)
         return (
             f"{'positive' if longer else 'negative'} sides are longer in {count} of "
-            f"the {sum(counts)} pairs whose sides differ in length ({self.positive_mean:.1f} tokens on average, negative "
+            f"the {sum(counts)} pairs whose sides differ in length "
+            f"({self.positive_mean:.1f} tokens on average, negative "
             f"{self.negative_mean:.1f}): all that steering damages "
             f"{'lowers' if longer else 'raises'} the mean shift and the share of pairs "
             "ordered, not the effect"

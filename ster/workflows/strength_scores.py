@@ -117,7 +117,6 @@ class StrengthScoring:
                 for copy in copies
                 for sign in (each, opposite(each))
             ],
-            at_once=2 * count,
         )
         effects = [
             float(odd_parts(np.array(up), np.array(down)).mean())
@@ -141,7 +140,6 @@ def score_in_slices(
     plan: Callable[[int], Scoring],
     score: Callable[[Scorer, Sequence[Deltas]], Sequence[Found]],
     steerings: Sequence[Deltas],
-    at_once: int | None = None,
 ) -> list[Found]:
     """Score under steerings, as many at once as memory allows.
 
@@ -151,12 +149,11 @@ def score_in_slices(
         plan: Plans the scoring under so many.
         score: Scores under some.
         steerings: All of them.
-        at_once: How many at most; None is all.
 
     Raises:
         CapacityError: Not even one response under one steering fits.
     """
-    size = min(at_once or len(steerings), len(steerings))
+    size = len(steerings)
     while True:
         try:
             scoring = plan(size)
