@@ -143,7 +143,11 @@ def strength_choice(*, chosen: bool = True) -> StrengthChoice:
         forms={"alone": 8},
         residual_norms=(30.0, 50.0),
         lengths=SideLengths(
-            positive_longer=4, negative_longer=4, positive_mean=5.0, negative_mean=5.0
+            positive_longer=4,
+            negative_longer=4,
+            num_pairs=8,
+            positive_mean=5.0,
+            negative_mean=5.0,
         ),
     )
 

@@ -18,6 +18,7 @@ from ster import (
     write_toy_checkpoint,
 )
 from ster.errors import CapacityError, DirectionError, UsageError
+from ster.reporting import SterWarning
 from ster.runtime import Runtime
 from ster.vectors.controls import ControlEffects, student_tail, turn_at_random
 from ster.vectors.effects import Effect
@@ -128,8 +129,7 @@ def test_a_side_without_tokens_that_count_does_not_rise():
     [(6, 0, 2 / 64), (1, 7, 18 / 256), (6, 1, 16 / 128), (0, 0, 1.0), (3, 3, 1.0)],
 )
 def test_lengths_are_compared_as_coins_are(positive, negative, chance):
-    lengths = [3, 2] * positive + [2, 3] * negative + [4, 4]
-    found = SideLengths.of(lengths)
+    found = SideLengths.of([3, 2] * positive + [2, 3] * negative + [4, 4])
     assert (found.positive_longer, found.negative_longer) == (positive, negative)
     assert found.chance == chance
     assert (found.doubt is None) == (chance >= 0.05)
@@ -138,11 +138,17 @@ def test_lengths_are_compared_as_coins_are(positive, negative, chance):
 def test_lengths_that_differ_are_said_with_what_they_do():
     found = SideLengths.of([5, 2] * 7)
     assert found.doubt == (
-        "positive sides are longer in 7 of the 7 pairs whose sides differ in length "
+        "positive sides are longer in 7 of 7 pairs "
         "(5.0 tokens on average, negative 2.0): all that steering damages lowers the "
         "mean shift and the share of pairs ordered, not the effect"
     )
     assert "damages raises the mean shift" in (SideLengths.of([2, 5] * 7).doubt or "")
+
+
+@pytest.mark.parametrize(("alike", "said"), [(5, True), (6, False)])
+def test_lengths_that_are_alike_in_half_of_all_pairs_are_no_doubt(alike, said):
+    found = SideLengths.of([5, 2] * 6 + [4, 4] * alike)
+    assert (found.doubt is not None) == said
 
 
 def effect(low: float, high: float) -> Effect:
@@ -248,7 +254,7 @@ NUM_TOKENS = 9 + 9 + 10 + 10 + 8 + 11 + 8 + 10
 def measure(
     runtime: Runtime, pairs: PairSet, vector: SteeringVector, text: str, **how: Any
 ) -> Any:
-    with pytest.warns(UserWarning, match="no strength is chosen"):
+    with pytest.warns(SterWarning, match="no strength is chosen"):
         evaluation = runtime.evaluate(pairs, vector, StrengthTrial.of(text, **how))
     return evaluation.strength
 
@@ -279,10 +285,10 @@ def test_controls_see_few_pairs_of_many(toy: Path):
     runtime = load(toy, device="cpu")
     pairs = PairSet.of(LONG * 4)
     vector = runtime.train(pairs, layers=[2])
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(SterWarning) as caught:
         found = runtime.evaluate(pairs, vector, StrengthTrial.of("2")).strength
     said = [str(each.message) for each in caught]
-    assert said[0].startswith("positive sides are longer in 24 of the 24 pairs")
+    assert said[0].startswith("positive sides are longer in 24 of 24 pairs")
     assert said[1].startswith("no strength is chosen: the nearest is 2, but")
     assert found is not None
     (each,) = found.candidates

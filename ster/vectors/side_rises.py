@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.text import counted
 from ster.vectors.effects import odd_parts
 
 F64 = NDArray[np.float64]
@@ -77,12 +78,14 @@ class SideLengths:
     Args:
         positive_longer: In how many pairs the positive side is.
         negative_longer: In how many the negative one.
+        num_pairs: Of all pairs.
         positive_mean: Tokens of a positive side on average.
         negative_mean: Of a negative one.
     """
 
     positive_longer: int
     negative_longer: int
+    num_pairs: int
     positive_mean: float
     negative_mean: float
 
@@ -93,6 +96,7 @@ class SideLengths:
         return cls(
             positive_longer=int(np.sum(positive > negative)),
             negative_longer=int(np.sum(positive < negative)),
+            num_pairs=len(positive),
             positive_mean=float(positive.mean()),
             negative_mean=float(negative.mean()),
         )
@@ -108,15 +112,17 @@ class SideLengths:
 
     @property
     def doubt(self) -> str | None:
-        """Say which sides are longer and what comes of it; None where neither are."""
-        if self.chance >= _SIGNIFICANT:
+        """Say which sides are longer and what comes of it; None where neither are.
+
+        They are where it is so in most pairs, and no accident.
+        """
+        count = max(self.positive_longer, self.negative_longer)
+        if self.chance >= _SIGNIFICANT or 2 * count <= self.num_pairs:
             return None
         longer = self.positive_longer > self.negative_longer
-        counts = self.positive_longer, self.negative_longer
-        count = max(counts)
         return (
             f"{'positive' if longer else 'negative'} sides are longer in {count} of "
-            f"the {sum(counts)} pairs whose sides differ in length "
+            f"{counted(self.num_pairs, 'pair')} "
             f"({self.positive_mean:.1f} tokens on average, negative "
             f"{self.negative_mean:.1f}): all that steering damages "
             f"{'lowers' if longer else 'raises'} the mean shift and the share of pairs "

@@ -12,39 +12,38 @@ from ster import PairSet, Runtime, SteeringVector, StrengthTrial, load
 LAYER = 24
 TRIAL = StrengthTrial.of("-0.1n,0.1n")
 SEEDS = range(1, 21)
-GLAD = (
-    *("Great, I love it!", "I am so happy!", "It is wonderful!", "What a lovely day!"),
-    *("I feel great!", "A joy!", "I am delighted!", "It was lovely!", "So much fun!"),
-)
-SAD = (
-    *("Awful, I hate it.", "I am so sad.", "It is terrible.", "What a horrible day."),
-    *("I feel bad.", "A shame.", "I am unhappy.", "It was painful.", "So much grief."),
-)
-FITTED = 4
+PROMPTS = ("I feel so", "The day was", "She looked", "We are all", "It made me")
+GLAD = ("happy", "joyful", "glad", "cheerful", "delighted")
+SAD = ("sad", "gloomy", "sorry", "miserable", "upset")
+# Of prompts and words the first are fitted to, the others tried.
+FITTED_PROMPTS, FITTED_WORDS = 3, 2
 
 
-def of_answers(which: slice) -> PairSet:
-    """Answer a question gladly and sadly."""
+def of_words(prompts: tuple[str, ...], words: slice) -> PairSet:
+    """End each prompt with a glad word, and with a sad one."""
     sides = [
-        {"prompt": "How was it?", "positive": glad, "negative": sad}
-        for glad, sad in zip(GLAD[which], SAD[which], strict=True)
+        {"prompt": prompt, "positive": glad, "negative": sad}
+        for prompt in prompts
+        for glad, sad in zip(GLAD[words], SAD[words], strict=True)
     ]
     return PairSet.of(sides, trait_name="happy")
 
 
 @pytest.fixture(scope="module")
 def runtime(smollm2: Path) -> Runtime:
-    return load(smollm2, device="cpu")
+    return load(smollm2, device="cpu", chat_template="off")
 
 
 @pytest.fixture(scope="module")
 def fitted(runtime: Runtime) -> SteeringVector:
-    return runtime.train(of_answers(slice(FITTED)), layers=[LAYER])
+    return runtime.train(
+        of_words(PROMPTS[:FITTED_PROMPTS], slice(FITTED_WORDS)), layers=[LAYER]
+    )
 
 
 @pytest.fixture(scope="module")
 def tried() -> PairSet:
-    return of_answers(slice(FITTED, None))
+    return of_words(PROMPTS[FITTED_PROMPTS:], slice(FITTED_WORDS, None))
 
 
 def test_a_fitted_direction_is_chosen(runtime, fitted, tried):
