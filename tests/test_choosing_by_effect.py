@@ -24,13 +24,13 @@ from ster.documents.pair_sets.wordings import advise_wordings
 from ster.errors import SterError, UsageError
 from ster.reporting import SterWarning
 from ster.vectors.effect_selection import (
-    DAMAGE_BOUND,
     EffectCandidate,
     EffectSelection,
     Reading,
     WeakDirectionError,
 )
 from ster.vectors.effects import Effect, odd_parts, random_directions
+from ster.vectors.measured import MAX_DAMAGE
 from ster.vectors.selection import Baseline
 from ster.workflows.neutral_answers import NEUTRAL_ANSWERS, encode_neutral
 
@@ -153,10 +153,10 @@ def test_random_directions_steer_where_the_best_one_does(toy_model, selection):
     assert selection.luckiest == max(map(abs, selection.random_effects))
 
 
-def test_the_best_has_the_largest_effect_less_two_errors(selection):
+def test_the_best_is_surely_the_largest(selection):
     measured = [c for c in selection.candidates if c.effect is not None]
-    least = [c.effect.mean - 2 * c.effect.standard_error for c in measured]
-    assert selection.best is measured[int(np.argmax(least))]
+    lowest = [c.effect.interval[0] for c in measured]
+    assert selection.best is measured[int(np.argmax(lowest))]
     assert [c.selected for c in selection.candidates].count(True) == 1
     assert selection.vector.layers == (selection.best.layer,)
     assert selection.vector.method == selection.best.method
@@ -193,14 +193,14 @@ def test_an_effect_is_a_mean_with_its_error():
     assert effect.interval is not None
     half = 3.182 * math.sqrt(14 / 3) / 2  # Student's t for three degrees of freedom
     assert effect.interval == pytest.approx((3 - half, 3 + half), abs=0.03)
-    assert effect.least == pytest.approx(3 - math.sqrt(14 / 3))
+    assert effect.lowest == effect.interval[0]
 
 
 @pytest.mark.parametrize(
-    ("odd", "least"), [([1.0], 0.0), ([-1.0], -1.0), ([2.0, 2.0], 2.0), ([0, 0], 0.0)]
+    ("odd", "lowest"), [([1.0], -math.inf), ([2.0, 2.0], 2.0), ([0, 0], 0.0)]
 )
-def test_of_one_pair_nothing_is_sure_and_of_equal_ones_all(odd, least):
-    assert Effect.of(np.array(odd)).least == least
+def test_of_one_pair_nothing_is_sure_and_of_equal_ones_all(odd, lowest):
+    assert Effect.of(np.array(odd)).lowest == lowest
 
 
 def reading(**changed) -> Reading:
@@ -252,7 +252,7 @@ def chosen(effects: list[float], *, damage: float = 0.1, luck: float = 0.2):
         (chosen([1.0, -0.8, 1.5, 0.1]), "not clearly above zero"),
         (chosen([1.0]), "not clearly above zero"),
         (chosen([1.0, 1.2, 0.8, 1.1], luck=1.1), "no better than a random direction"),
-        (chosen([1.0, 1.2, 0.8, 1.1], damage=DAMAGE_BOUND + 0.1), "damages neutral"),
+        (chosen([1.0, 1.2, 0.8, 1.1], damage=MAX_DAMAGE + 0.1), "damages neutral"),
     ],
 )
 def test_doubts_say_what_is_wrong_with_the_best(selection, doubt):
@@ -264,7 +264,7 @@ def test_doubts_say_what_is_wrong_with_the_best(selection, doubt):
 
 def test_what_damages_ranks_below_all_others():
     fine = chosen([0.1, 0.2]).best
-    broken = chosen([5.0, 5.1], damage=DAMAGE_BOUND + 0.1).best
+    broken = chosen([5.0, 5.1], damage=MAX_DAMAGE + 0.1).best
     assert broken.rank == -math.inf < fine.rank
     assert replace(fine, effect=None, damage=None).rank == -math.inf
 

@@ -12,12 +12,10 @@ from ster.text import counted, decimal
 from ster.vectors.confounds import Confound
 from ster.vectors.effect_cards import describe_effect_selection, effect_selection_card
 from ster.vectors.effects import Effect
+from ster.vectors.measured import MAX_DAMAGE
 from ster.vectors.selection import Baseline
 from ster.vectors.steering import SteeringVector
 
-# What log p of a token of a neutral answer may lose, in nats. At 0.1n no layer of a
-# small trained model lost more than 0.26 (benchmarks/README.md).
-DAMAGE_BOUND = 0.5
 # Standard errors that an effect must lie above zero.
 ERRORS_ABOVE_ZERO = 3.0
 
@@ -88,15 +86,15 @@ class EffectCandidate:
 
     @property
     def rank(self) -> float:
-        """What candidates are ranked by: what the effect is at least.
+        """What candidates are ranked by: the lower bound of the effect's interval.
 
         The effect over its error would prefer layers where little varies and little
         happens. Where damage passes its bound, or where it was not steered with, the
         rank is minus infinity.
         """
-        if self.effect is None or self.damage is None or self.damage > DAMAGE_BOUND:
+        if self.effect is None or self.damage is None or self.damage > MAX_DAMAGE:
             return -math.inf
-        return self.effect.least
+        return self.effect.lowest
 
     @property
     def document(self) -> dict[str, object]:
@@ -181,10 +179,10 @@ class EffectSelection:
         where = f"{self.best.method} at layer {self.best.layer}"
         effect, error = self.effect.mean, self.effect.standard_error
         measured = f"{effect:+.3f} nats per pair"
-        if self.best.damage is not None and self.best.damage > DAMAGE_BOUND:
+        if self.best.damage is not None and self.best.damage > MAX_DAMAGE:
             yield (
                 f"every candidate damages neutral answers by more than "
-                f"{decimal(DAMAGE_BOUND)} nats per token at {self.strength}"
+                f"{decimal(MAX_DAMAGE)} nats per token at {self.strength}"
             )
         if effect <= 0:
             yield f"the best direction, {where}, steers the wrong way: {measured}"
@@ -210,7 +208,7 @@ class EffectSelection:
             "by": "effect",
             "candidates": [each.document for each in self.candidates],
             "confounds": [each.document for each in self.confounds],
-            "damage_bound": DAMAGE_BOUND,
+            "damage_bound": MAX_DAMAGE,
             "doubts": list(self.doubts),
             "folds": self.num_folds,
             "pairs": self.num_pairs,

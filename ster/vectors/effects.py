@@ -46,11 +46,9 @@ class Effect:
         )
 
     @property
-    def least(self) -> float:
-        """The mean less two standard errors; of one pair nothing is sure, so zero."""
-        if self.standard_error is None:
-            return min(self.mean, 0.0)
-        return self.mean - 2 * self.standard_error
+    def lowest(self) -> float:
+        """The lower bound of the interval; of one pair nothing is sure."""
+        return self.interval[0] if self.interval else -math.inf
 
     @property
     def document(self) -> dict[str, object]:

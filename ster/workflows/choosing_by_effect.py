@@ -33,9 +33,7 @@ from ster.vectors.methods import EFFECT_METHODS
 from ster.vectors.selection import PairRows, summarize_baseline
 from ster.vectors.strengths import Strength, StrengthLike, take_share
 from ster.workflows.confounds import check_confounds
-from ster.workflows.neutral_answers import encode_neutral
 from ster.workflows.pairs import plan_pairs, read_pairs
-from ster.workflows.steered_sides import SteeredSides
 from ster.workflows.steering_halves import Measuring
 from ster.workflows.strengths import encode_sides
 from ster.workflows.training import fit_vector, open_output
@@ -82,8 +80,7 @@ def optimize_by_effect(
     pairs.refuse_systems("scored")
     parts = Parts.of(pairs, seed)
     reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
-    responses = encode_sides(session, pairs, None).responses
-    sides = SteeredSides(sides=responses, neutral=encode_neutral(session))
+    sides = encode_sides(session, pairs, None).scored
     with open_output(output, layers) as write:
         rows = read_pairs(reading)
         found = read_candidates(rows, layers, parts.folds)

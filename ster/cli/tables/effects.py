@@ -21,7 +21,7 @@ SHOWN = 10
 def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     """Show the best candidates beside chance, and why the best may not be used."""
     from ster.vectors.effect_cards import rank_candidates
-    from ster.vectors.effect_selection import DAMAGE_BOUND
+    from ster.vectors.measured import MAX_DAMAGE
 
     yield from title(found.vector)
     ranked = rank_candidates(found)
@@ -30,7 +30,7 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     if len(ranked) > SHOWN:
         yield f"and {len(ranked) - SHOWN} more, which --json prints"
     yield plain(
-        f"* chosen by effect less two standard errors: nats per pair at ± "
+        f"* chosen by the lower bound of its effect: nats per pair at ± "
         f"{found.strength}, each of {counted(found.num_scored, 'pair')} steered by "
         "what was fitted on the half without it"
     )
@@ -44,7 +44,7 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     )
     yield plain(
         "damage: what log p per token of neutral answers loses; chosen among those "
-        f"up to {decimal(DAMAGE_BOUND)}"
+        f"up to {decimal(MAX_DAMAGE)}"
     )
     for sentence in found.advice:
         yield plain(sentence)
