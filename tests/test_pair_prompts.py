@@ -17,7 +17,7 @@ from ster.checkpoint.template.chat import TemplateRefusal
 from ster.checkpoint.tokenizer import load_encoder
 from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.responses import EncodedResponses, find_starts, join
-from ster.decoder.whole import Deltas, WholeModel
+from ster.decoder.whole import WholeModel
 from ster.errors import DocumentError, PromptError, TemplateError
 from ster.runs.scoring import score_responses
 from ster.runtime import Runtime

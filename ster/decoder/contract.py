@@ -25,6 +25,7 @@ from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stored import Stored
 from ster.decoder.sampling import Drawing
 from ster.stream.attention import Attention
+from ster.stream.changes import Moves
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import Entering, Leaving, NextTokens
@@ -273,6 +274,22 @@ class Decoder(Protocol[Array]):
         Args:
             hidden: The stream.
             vectors: As ``vectors`` brings them.
+            which: Which of them each row gets, (num_tokens,); None is the first.
+        """
+        ...
+
+    def moves(self, moves: Moves[F32]) -> Moves[Array]:
+        """Bring moves into the decoder's own arrays."""
+        ...
+
+    def move(self, hidden: Array, moves: Moves[Array], which: Ints | None) -> Array:
+        """Move every row along a direction; the stream is given away, as to a block.
+
+        ``stream.changes.Move`` says how. It takes the memory that ``steer`` takes.
+
+        Args:
+            hidden: The stream.
+            moves: As ``moves`` brings them.
             which: Which of them each row gets, (num_tokens,); None is the first.
         """
         ...

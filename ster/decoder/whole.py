@@ -8,16 +8,16 @@ they have and hand their work over.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.stream.changes import Deltas
 from ster.stream.packing import Tokens
 
 F32 = NDArray[np.float32]
-Deltas = Mapping[int, F32]
 
 
 class WholeWeights(ABC):

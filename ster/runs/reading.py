@@ -22,8 +22,8 @@ from ster.runs.progress import report_block
 from ster.runs.rows import WantedRows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
-from ster.runs.streams import Deltas
 from ster.runs.wave import F32, check_finite, read_rows
+from ster.stream.changes import Deltas
 from ster.stream.packing import Tokens
 from ster.token_choice import TokenChoice
 

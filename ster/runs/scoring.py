@@ -19,7 +19,9 @@ from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.session import Session
-from ster.runs.streams import Deltas, Steerings, pack_steered
+from ster.runs.steerings import Steerings
+from ster.runs.streams import pack_steered
+from ster.stream.changes import Deltas
 from ster.stream.packing import Ints, PackedPrompts
 
 Array = TypeVar("Array")
@@ -146,13 +148,16 @@ def score_responses(
     """
     if isinstance(decoder, WholeModel):
         return [_score_whole(decoder, responses, each) for each in deltas]
-    size, steerings = len(responses.token_ids), Steerings(decoder, deltas)
-    which = np.repeat(np.arange(len(deltas)), size)
+    size, lengths = len(responses.token_ids), responses.prompt_lengths
+    texts = [(each, length) for each in range(len(deltas)) for length in lengths]
+    steerings = Steerings(decoder, deltas, texts)
+    token_ids = [*responses.token_ids] * len(deltas)
+    which = [
+        steerings.treatments.of(*text, len(ids))
+        for text, ids in zip(texts, token_ids, strict=True)
+    ]
     steered = pack_steered(
-        decoder.spec,
-        [*responses.token_ids] * len(deltas),
-        which,
-        steerings.parting(which),
+        decoder.spec, token_ids, which, steerings.parting(np.concatenate(which))
     )
     counted = _Counted.of(steered.packed, responses, len(deltas))
     if not len(counted.rows):

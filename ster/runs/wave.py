@@ -16,7 +16,9 @@ from ster.points import RESID_POST, inner_points
 from ster.runs.loop import NO_POINTS, run_blocks
 from ster.runs.rows import WantedRows
 from ster.runs.session import Session
-from ster.runs.streams import Deltas, Steerings, pack_steered
+from ster.runs.steerings import Steerings
+from ster.runs.streams import SteeredPrompts, pack_steered
+from ster.stream.changes import Deltas
 from ster.stream.packing import Ints, Tokens
 
 Array = TypeVar("Array")
@@ -32,6 +34,7 @@ def read_rows(
     *,
     wanted: WantedRows | None = None,
     points: Sequence[str] = (RESID_POST,),
+    prompt_lengths: Sequence[int] | None = None,
 ) -> list[F32]:
     """Read some tokens at some points of chosen blocks, in one wave.
 
@@ -39,10 +42,12 @@ def read_rows(
         decoder: The blocks.
         prompts: Token ids of the wave's prompts.
         layers: Block indices, ascending.
-        deltas: Added to every row after its layer has been read.
+        deltas: What is done to rows after their layer has been read.
         on_block: Called with each block's index when it is done.
         wanted: Which tokens; the last of each prompt if not given.
         points: Of ``points.POINTS``, each that is wanted and that the model has.
+        prompt_lengths: How many tokens of each come before what it answers with; all of
+            them if not given.
 
     Returns:
         For each point, (num_rows, num_layers, hidden_size) f32, whatever the run's
@@ -52,9 +57,14 @@ def read_rows(
     if isinstance(decoder, WholeModel):
         rows = decoder.read_rows(prompts, wanted.positions, layers, deltas, on_block)
         return [wanted.reduce(rows)]
-    top, steered = layers[-1], pack_steered(decoder.spec, prompts)
+    top, lengths = layers[-1], prompt_lengths or [*map(len, prompts)]
+    adding = Steerings(decoder, [deltas], ((0, length) for length in lengths))
+    steered = _pack(decoder, prompts, lengths, adding, top)
     # Prompts that begin alike share rows; the top layer has the wanted rows alone.
     distinct, places = wanted.find(steered.packed)
+    before = distinct, places
+    if steered.parting is not None:
+        before = wanted.find(steered.before)
     shape = sum(wanted.num_rows), len(layers), decoder.spec.hidden_size
     read = [np.empty(shape, np.float32) for _ in points]
     inner = inner_points(points)
@@ -63,24 +73,43 @@ def read_rows(
         if found or layer not in layers:
             decoder.materialize(hidden, *found.values())
         if layer in layers:
-            rows = distinct if layer < top else np.arange(len(distinct))
+            rows, those = distinct, places
+            if steered.parting is not None and layer <= steered.parting:
+                rows, those = before
+            elif layer == top:
+                rows = np.arange(len(distinct))
             streams = {RESID_POST: hidden, **found}
             for point, of_point in zip(points, read, strict=True):
-                copied = wanted.put(decoder.rows(streams[point], rows), places)
+                copied = wanted.put(decoder.rows(streams[point], rows), those)
                 of_point[:, layers.index(layer)] = copied
 
-    adding = Steerings(decoder, [deltas])
     parts = steered.parts(decoder, adding, num_blocks=top + 1, top_rows=distinct)
     run_blocks(
         decoder,
-        steered.packed.token_ids,
-        steered.packed.position_ids,
+        steered.before.token_ids,
+        steered.before.position_ids,
         parts,
         points=dict.fromkeys(layers, inner) if inner else NO_POINTS,
         look=look,
         on_block=on_block,
     )
     return read
+
+
+def _pack(
+    decoder: Decoder[Array],
+    prompts: Sequence[Tokens],
+    lengths: Sequence[int],
+    adding: Steerings[Array],
+    top: int,
+) -> SteeredPrompts:
+    """Pack prompts; what is done after the top layer is not read."""
+    both = zip(prompts, lengths, strict=True)
+    which = [adding.treatments.of(0, length, len(ids)) for ids, length in both]
+    parting = adding.parting(np.concatenate(which))
+    if parting is not None and parting >= top:
+        parting = None
+    return pack_steered(decoder.spec, prompts, which, parting)
 
 
 def check_finite(

@@ -19,7 +19,7 @@ from ster.runs.plan import Plan
 from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
-from ster.runs.streams import Deltas
+from ster.stream.changes import Deltas
 from ster.stream.packing import Tokens
 from ster.text import allowed_megabytes, megabytes
 
@@ -53,8 +53,8 @@ class Writing:
         stop_ids: The end-of-text tokens.
         plan: Memory, and how many texts grow at once.
         answering: How they are answered.
-        steerings: Every prompt is answered under each of them. Each holds for some
-            layers a vector (hidden_size,) that is added to every row.
+        steerings: Every prompt is answered under each of them: what is done to rows
+            after some layers.
     """
 
     session: Session

@@ -14,7 +14,8 @@ from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import CACHE_BYTES
 from ster.decoder.mlx.limits import buffer_cache
 from ster.decoder.mlx.whole_weights import MLXWholeWeights
-from ster.decoder.whole import F32, Deltas, WholeModel
+from ster.decoder.whole import F32, WholeModel
+from ster.stream.changes import Deltas
 from ster.stream.packing import Tokens
 
 # Rows of logits that are widened at once.
