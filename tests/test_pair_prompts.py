@@ -21,6 +21,7 @@ from ster.decoder.whole import WholeModel
 from ster.errors import DocumentError, PromptError, TemplateError
 from ster.runs.scoring import score_responses
 from ster.runtime import Runtime
+from ster.stream.changes import Deltas
 from tests.golden.text_cases import TEXT_CASES, write_text_case
 from tests.light import Folder, Notes
 from tests.test_responses import ALTERNATING, TURNS, encoder, raw

@@ -23,7 +23,7 @@ from ster.vectors.measured import MeasuredStrength, StrengthChoice, StrengthTria
 from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
-from ster.workflows.steering import check_lengths
+from ster.workflows.interventions import check_lengths
 
 F32 = NDArray[np.float32]
 _NOTHING = Strength(value=0.0)
