@@ -19,7 +19,7 @@ from ster.runs.loop import run_blocks
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.session import Session
-from ster.runs.steerings import Steerings
+from ster.runs.steerings import Steerings, check_places
 from ster.runs.streams import pack_steered
 from ster.stream.changes import Deltas
 from ster.stream.packing import Ints, PackedPrompts
@@ -67,10 +67,12 @@ class Scorer:
             For each steering the scores of all responses.
 
         Raises:
+            UsageError: Something is to be done to tokens that a response does not have.
             NumericsError: A score is no finite number.
         """
         scores: list[list[float]] = [[] for _ in steerings]
         session, plan = self.scoring.session, self.scoring.plan
+        check_responses(self.scoring.responses, steerings)
         for number, wave in enumerate(plan.waves):
             responses = self.scoring.responses.take(wave)
             on_block = partial(
@@ -93,6 +95,7 @@ def plan_scoring(
     batch_size: int | None,
     *,
     steerings: int = 1,
+    by_prompt: bool = False,
 ) -> Scoring:
     """Plan the scoring of responses, at least one.
 
@@ -102,6 +105,7 @@ def plan_scoring(
         batch_size: How many run as one stream, or fewer where memory bounds them; None
             is as many as it allows.
         steerings: Under how many steerings they are scored, all in one stream.
+        by_prompt: These tell tokens apart by where a response's prompt ends.
 
     Raises:
         DirectionError: A batch would be empty.
@@ -115,15 +119,28 @@ def plan_scoring(
             expected=1,
         )
     session.check_tokens(responses.token_ids)
+    work: dict[str, Any] = {"max_prompts": batch_size, "steerings": steerings}
+    if by_prompt:
+        work["kinds"] = session.kinds(responses.token_ids, responses.prompt_lengths)
     plan = session.plan(
         responses.token_ids,
         session.spec.num_hidden_layers,
         head=True,
         logit_rows=HEAD_ROWS,
-        max_prompts=batch_size,
-        steerings=steerings,
+        **work,
     )
     return Scoring(session=session, responses=responses, plan=plan)
+
+
+def check_responses(responses: EncodedResponses, steerings: Sequence[Deltas]) -> None:
+    """Refuse to do something to tokens that a response does not have.
+
+    Raises:
+        UsageError: Tokens of a prompt are meant, and a response answers none.
+    """
+    lengths = [*map(len, responses.token_ids)]
+    for deltas in steerings:
+        check_places(deltas, responses.prompt_lengths, lengths)
 
 
 def score_responses(

@@ -100,6 +100,11 @@ def wheres_of(deltas: Deltas) -> tuple[Where, ...]:
     return tuple(dict.fromkeys(change.where for change in changes))
 
 
+def needs_prompt(deltas: Deltas) -> bool:
+    """Tell whether what is done to a token depends on where its prompt ends."""
+    return any(where.needs_prompt for where in wheres_of(deltas))
+
+
 def adds_everywhere(deltas: Deltas) -> bool:
     """Tell whether nothing is done but that vectors are added to every row."""
     changes = [each for delta in deltas.values() for each in changes_of(delta)]
@@ -201,8 +206,8 @@ class Treatments:
 
     def key(self, steering: int, prompt_length: int) -> tuple[int, ...]:
         """Tell texts apart that may not share all tokens that they begin with."""
-        needs_prompt = any(each.needs_prompt for each in self._wheres[steering])
-        return (prompt_length,) if needs_prompt else ()
+        matters = any(each.needs_prompt for each in self._wheres[steering])
+        return (prompt_length,) if matters else ()
 
     def _cut(self, steering: int, prompt_length: int) -> list[int]:
         """Find the positions where something begins or ends, the first among them."""

@@ -64,6 +64,11 @@ class Steered:
         }
         return tuple(sorted(lacking))
 
+    @property
+    def needs_prompt(self) -> bool:
+        """Whether what is done to a token depends on where its prompt ends."""
+        return any(applying.where.needs_prompt for applying in self.applied)
+
     def deltas(self, measure: MeasureNorms | None = None) -> list[Deltas]:
         """Say what is done after each layer, for each of ``times``.
 
