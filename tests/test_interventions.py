@@ -351,7 +351,7 @@ def test_norms_are_shares_of_each_layers_own(checkpoint):
         ({"where": "-1..-1"}, UsageError, 'the range "-1..-1" is empty'),
         ({"where": 3}, UsageError, "where must be a string"),
         ({"below": 1.0}, UsageError, "below is for add-below, not for add"),
-        ({"how": "add-below"}, UsageError, "add-below needs a projection"),
+        ({"how": "add-below"}, UsageError, "add-below needs a threshold"),
         ({"how": "add-below", "below": "x"}, UsageError, 'invalid strength "x"'),
         ({"how": "add-below", "below": np.inf}, DirectionError, "must be finite"),
         ({"how": "remove", "strength": "1n"}, UsageError, "is a share, not a length"),

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ster.cli.answer import render_beside
+from ster.cli.applying import (
+    ApplyingFlags,
+    intervene,
+    take_applying,
+    with_applying_flags,
+)
 from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
@@ -26,6 +32,7 @@ from ster.cli.tables.answers import draw_answers, spelled
 from ster.cli.tables.drawing import draw
 from ster.errors import UsageError
 from ster.text import counted, one_line, printable
+from ster.vectors.applying import ADDING, Applying
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
@@ -156,6 +163,7 @@ Seed = Annotated[
 
 
 @with_model_flags
+@with_applying_flags
 def generate(
     *,
     context: typer.Context,
@@ -165,6 +173,7 @@ def generate(
     vector_words: Vectors = None,
     strength: StrengthOption = "1.0",
     strengths: StrengthsOption = None,
+    applied: ApplyingFlags,
     system_path: System = None,
     max_new_tokens: MaxNewTokens = 128,
     temperature: Temperature = 0.0,
@@ -188,6 +197,7 @@ def generate(
     check_given(context, strengths, vectors)
     times = parse_several_strengths(strength if strengths is None else strengths)
     check_norms_once(vectors, times)
+    applying = take_applying(applied, vectors, times)
     flags.check_device()
     inputs = [system_path] if system_path else []
     inputs += [path for path, _ in map(split_vector, vectors)]
@@ -197,7 +207,11 @@ def generate(
     how = replace(how, system=read_system(system_path))
     prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
     asked = Asked(
-        prompts=prompts, steer=load_vectors(vectors), strengths=times, how=how
+        prompts=prompts,
+        steer=load_vectors(vectors),
+        applying=applying,
+        strengths=times,
+        how=how,
     )
     return answer(flags, asked, output_path, is_table=strengths is not None, text=text)
 
@@ -208,21 +222,23 @@ class Asked:
 
     Args:
         prompts: Each is answered at every strength.
-        steer: What is added to the stream: vectors, each with its strength.
-        strengths: What their sum is multiplied by.
+        steer: What is applied to the stream: vectors, each with its strength.
+        strengths: What all of these are multiplied by.
         how: How prompts are answered.
+        applying: How vectors are applied, and to which tokens.
     """
 
     prompts: PromptSet
     steer: Sequence[tuple[SteeringVector, Strength]]
     strengths: Sequence[Strength]
     how: Answering
+    applying: Applying = ADDING
 
     def answers(self, runtime: Runtime) -> Iterator[Answer]:
         """Answer all; refuse at once what needs no weights."""
         return runtime.answers(
             self.prompts,
-            steer=self.steer,
+            steer=intervene(self.steer, self.applying),
             strengths=self.strengths if self.steer else None,
             answering=self.how,
         )
@@ -250,7 +266,7 @@ def answer(
         return
     with flags.open() as runtime:
         (strength,) = asked.strengths
-        steer = [(vector, own * strength) for vector, own in asked.steer]
+        steer = intervene(asked.steer, asked.applying, strength)
         pieces = runtime.stream(
             asked.prompts.prompts[0], steer=steer, answering=asked.how
         )

@@ -67,8 +67,8 @@ class Applying:
             )
         if how == "add-below" and below is None:
             raise UsageError(
-                "add-below needs a projection to be below of",
-                "below=0 or --below 0 adds where rows point the other way",
+                "add-below needs a threshold: below, or --below",
+                "0 adds to the tokens whose rows point the other way",
                 field="below",
             )
         if how != "add-below" and below is not None:
