@@ -47,6 +47,20 @@ class EncodedResponses:
             starts=tuple(self.starts[number] for number in numbers),
         )
 
+    def join(self, others: EncodedResponses) -> EncodedResponses:
+        """Put others after these."""
+        return EncodedResponses(
+            token_ids=[*self.token_ids, *others.token_ids],
+            forms=self.forms + others.forms,
+            starts=self.starts + others.starts,
+        )
+
+    @property
+    def num_counted(self) -> tuple[int, ...]:
+        """How many tokens of each count in its score."""
+        both = zip(self.token_ids, self.starts, strict=True)
+        return tuple(len(ids) - start for ids, start in both)
+
 
 def match_prompts(
     texts: Sequence[str], prompts: Sequence[str | None] | None
