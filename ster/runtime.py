@@ -29,6 +29,7 @@ from ster.runs.plan import Plan
 from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.token_choice import Tokens, choose_tokens
+from ster.vectors.interventions import Intervention
 from ster.vectors.measured import StrengthTrial
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
@@ -150,8 +151,9 @@ class Runtime(Answers):
                 ``"assistant"``'s.
             asked: What each text answers, None where it answers nothing; such a text is
                 the assistant's.
-            steer: As for ``generate``, added to the stream while it is read. A layer is
-                read before its own vector is added.
+            steer: As for ``generate``, applied to the stream while it is read. A layer
+                is read before its own vector is applied. A text is a prompt, unless it
+                answers one: then what it answers with is ``"generated"``.
             on_interrupt: What Ctrl-C or a notebook's stop button does: ``"raise"``, or
                 ``"keep"`` the prompts that are done, if there are any.
 
@@ -291,7 +293,7 @@ class Runtime(Answers):
     def evaluate(
         self,
         pairs: PairSet,
-        vector: SteeringVector,
+        vector: SteeringVector | Intervention,
         trial: StrengthTrial | None = None,
         *,
         tokens: Tokens | None = None,
@@ -301,7 +303,8 @@ class Runtime(Answers):
 
         Args:
             pairs: The pairs, if possible others than the vector was fitted on.
-            vector: The vector.
+            vector: The vector; or an intervention of strength 1, which says how the
+                trial applies its vector.
             trial: Strengths to measure, if any: how much more steering raises the
                 log-probability of the positive sides than that of the negative ones.
             tokens: As for ``train``; unless given, what the vector was fitted to.
@@ -310,6 +313,9 @@ class Runtime(Answers):
         Raises:
             SterError: A side or a strength is refused, or the run does not fit.
         """
+        if isinstance(vector, Intervention):
+            trial = vector.in_trial(trial)
+            vector = vector.vector
         return evaluate_vector(
             self._session, pairs, vector, trial, tokens=tokens, role=role
         )

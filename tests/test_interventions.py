@@ -229,6 +229,49 @@ def test_answers_are_read_where_their_prompts_end(checkpoint, device, where, lay
     assert_close(last.at_point("resid_post").array, ends, allowed)
 
 
+@pytest.mark.parametrize(("how", "where"), [("replace", "generated"), ("add", "-1..")])
+def test_a_trial_measures_what_is_scored(checkpoint, how, where):
+    runtime = load(checkpoint, "cpu")
+    vector = vector_of(runtime)
+    pairs = ster.PairSet.of(
+        [
+            ster.ContrastPair(
+                prompt=text(asked), positive=text(one), negative=text(two)
+            )
+            for asked, one, two in zip(PROMPTS, ANSWERS, ANSWERS[::-1], strict=True)
+        ]
+    )
+    trial = ster.StrengthTrial.of([-2, 0, 2])
+    steer = Intervention(vector, how=how, where=where)
+    report = runtime.evaluate(pairs, steer, trial).strength
+    assert report is not None
+    sides, asked = pairs.prompts, pairs.asked
+    plain = np.array(runtime.score_responses(sides, prompts=asked))
+    for measured in report.candidates:
+        steered = steer.at(measured.strength)
+        scores = runtime.score_responses(sides, prompts=asked, steer=steered)
+        rises = np.array(scores) - plain
+        shift = (rises[0::2] - rises[1::2]).mean()
+        assert measured.mean_shift == pytest.approx(shift, abs=1e-4)
+    shifts = [each.mean_shift for each in report.candidates]
+    assert (shifts[1] == 0) == (how == "add")
+    assert len(set(shifts)) == 3
+
+
+def test_a_trial_says_how_much(checkpoint):
+    runtime = load(checkpoint, "cpu")
+    pairs = ster.PairSet.of([(text([3, 4]), text([5]))])
+    trial = ster.StrengthTrial.of([-2, 2])
+    vector = vector_of(runtime)
+    for steer, sentence in (
+        (Intervention(vector, 2.0), "an intervention at 2 cannot be measured"),
+        (Intervention(vector, how="clamp"), "clamp limits to -c..c"),
+        (Intervention(vector, where="last"), "last means no token of text 1"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            runtime.evaluate(pairs, steer, trial)
+
+
 def test_several_are_done_in_their_order(checkpoint, device):
     runtime = load(checkpoint, device)
     one = vector_of(runtime)

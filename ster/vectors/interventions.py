@@ -5,13 +5,14 @@ A value like a vector: runs take it wherever they take a vector to steer with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ster.errors import require_type
+from ster.errors import UsageError, require_type
 from ster.layers import Layers, select_layers
 from ster.vectors.applying import Applying
+from ster.vectors.measured import StrengthTrial
 from ster.vectors.norms import RESIDUAL_NORMS
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
@@ -103,6 +104,23 @@ class Intervention:
         """
         times = self.strength * take_strength(strength)
         return Intervention.applied(self.vector, times, self.applying)
+
+    def in_trial(self, trial: StrengthTrial | None) -> StrengthTrial | None:
+        """Let a trial apply vectors as this does, at the trial's strengths.
+
+        Raises:
+            UsageError: This has a strength of its own, or one of the trial's means
+                nothing this way.
+        """
+        if self.strength != Strength(value=1.0):
+            raise UsageError(
+                f"a trial says how much: an intervention at {self.strength} cannot be "
+                "measured",
+                "give it no strength, and the trial its strengths",
+                field="strength",
+                found=str(self.strength),
+            )
+        return None if trial is None else replace(trial, applying=self.applying)
 
     def spread(self, num_hidden_layers: int) -> SteeringVector:
         """Return the vector at the layers where it is applied.

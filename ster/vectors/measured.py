@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ster.errors import DirectionError, require_type, require_whole_number
 from ster.html import to_html
 from ster.text import decimal
+from ster.vectors.applying import ADDING, Applying
 from ster.vectors.cards import describe_strengths, strength_card
 from ster.vectors.strengths import Strength, Strengths, take_strengths
 
@@ -21,10 +22,12 @@ class StrengthTrial:
         strengths: In the order in which they are measured.
         batch_size: Responses that run together; None is as many as memory allows.
         max_sequence: Pairs with a side of more tokens are left out; None is none.
+        applying: How the vector is applied, and to which tokens.
 
     Raises:
         DirectionError: There is no strength, one is not finite, or a batch or sequence
             is empty.
+        UsageError: A strength means nothing this way.
 
     Example:
         >>> from ster import StrengthTrial
@@ -38,6 +41,7 @@ class StrengthTrial:
     strengths: tuple[Strength, ...]
     batch_size: int | None = None
     max_sequence: int | None = None
+    applying: Applying = ADDING
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""
@@ -51,6 +55,7 @@ class StrengthTrial:
                 sentence = "strength selection needs finite strengths, not "
                 sentence += decimal(each.value)
                 raise DirectionError(sentence, field="strengths", found=each)
+            self.applying.check(each)
         for name in ("batch_size", "max_sequence"):
             number = getattr(self, name)
             if number is not None and require_whole_number(number, name) < 1:
@@ -68,6 +73,7 @@ class StrengthTrial:
         *,
         batch_size: int | None = None,
         max_sequence: int | None = None,
+        applying: Applying = ADDING,
     ) -> StrengthTrial:
         """Make a trial from strengths as a notebook has them.
 
@@ -76,6 +82,7 @@ class StrengthTrial:
                 strings such as ``"0.5n"``, and of ``Strength`` values.
             batch_size: As for the class.
             max_sequence: As for the class.
+            applying: As for the class.
 
         Raises:
             UsageError: One is no strength.
@@ -85,6 +92,7 @@ class StrengthTrial:
             strengths=take_strengths(strengths),
             batch_size=batch_size,
             max_sequence=max_sequence,
+            applying=applying,
         )
 
 

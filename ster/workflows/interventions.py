@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ster.errors import DirectionError
 from ster.stream.changes import Add, Change, Delta, Deltas, Move, changes_of
 from ster.stream.where import EVERYWHERE
-from ster.vectors.applying import Applying, formula
+from ster.vectors.applying import ADDING, Applying, formula
+from ster.vectors.interventions import Intervention
 from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
@@ -45,6 +46,35 @@ def combine(parts: Iterable[Part]) -> Deltas:
     # Adding zero would still turn -0.0 into 0.0.
     kept = {layer: tuple(filter(_does, each)) for layer, each in deltas.items()}
     return {layer: _simplify(changes) for layer, changes in kept.items() if changes}
+
+
+def trial_deltas(
+    vector: SteeringVector,
+    strength: Strength,
+    norms: Sequence[float],
+    applying: Applying,
+    num_hidden_layers: int,
+) -> Deltas:
+    """Say what a vector does at one strength of a trial.
+
+    Args:
+        vector: The vector.
+        strength: The strength.
+        norms: What a strength in norms is multiplied by, one for each of its layers.
+        applying: How the vector is applied.
+        num_hidden_layers: How many blocks the model has.
+
+    Raises:
+        SterError: As for ``combine``, or the model or vector lacks a layer.
+    """
+    known = tuple(norms)
+    if applying == ADDING:  # these norms as they are, not in the digits of f32
+        scaled = scale_rows(vector.array, strength, known)
+        deltas = dict(zip(vector.layers, scaled, strict=True))
+        check_lengths(deltas)
+        return deltas
+    part = Intervention.applied(vector.with_norms(known), strength, applying)
+    return combine([(part.spread(num_hidden_layers), strength, applying)])
 
 
 def check_lengths(deltas: Deltas) -> None:

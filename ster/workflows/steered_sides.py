@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.runs.scoring import Scorer, Scoring, plan_scoring
 from ster.runs.session import Session
-from ster.runs.streams import Deltas
+from ster.stream.changes import Deltas
 
 F64 = NDArray[np.float64]
 

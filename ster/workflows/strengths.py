@@ -16,17 +16,13 @@ from numpy.typing import NDArray
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.documents.pairs import PairSet
 from ster.errors import DirectionError
-from ster.runs.scoring import plan_scoring
+from ster.runs.scoring import check_responses, plan_scoring
 from ster.runs.session import Session
 from ster.text import decimal
 from ster.vectors.measured import MeasuredStrength, StrengthChoice, StrengthTrial
-from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
-from ster.workflows.interventions import check_lengths
-
-F32 = NDArray[np.float32]
-_NOTHING = Strength(value=0.0)
+from ster.workflows.interventions import trial_deltas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,21 +110,34 @@ def measure_strengths(
         DirectionError: A strength makes the vector too long, or logits not finite.
         CapacityError: The run does not fit.
     """
-    # Strength 0 is the baseline, whether anybody asks for it or not.
-    asked = [each if each.value else _NOTHING for each in trial.strengths]
-    distinct = [*dict.fromkeys([_NOTHING, *asked])]
+    # Nothing is the baseline, whether anybody asks for it or not.
+    applying = trial.applying
+    asked = [
+        None if applying.does_nothing_at(each) else each for each in trial.strengths
+    ]
+    distinct = [*dict.fromkeys([None, *asked])]
+    num_layers = session.spec.num_hidden_layers
+    steerings = [
+        {}
+        if each is None
+        else trial_deltas(vector, each, residual_norms, applying, num_layers)
+        for each in distinct
+    ]
+    check_responses(sides.responses, steerings)
     scoring = plan_scoring(
-        session, sides.responses, trial.batch_size, steerings=len(distinct)
+        session,
+        sides.responses,
+        trial.batch_size,
+        steerings=len(distinct),
+        by_prompt=applying.where.needs_prompt,
     )
     with scoring.open() as scorer:
-        found = scorer.score_all(
-            [_deltas(vector, each, residual_norms) for each in distinct]
-        )
+        found = scorer.score_all(steerings)
     scores = dict(zip(distinct, map(np.array, found), strict=True))
     mean_norm = math.fsum(residual_norms) / len(residual_norms)
     measured: list[MeasuredStrength] = []
     for given, each in zip(trial.strengths, asked, strict=True):
-        rises = scores[each] - scores[_NOTHING]
+        rises = scores[each] - scores[None]
         measured.append(_compare(given, mean_norm, rises))
         session.reporter.note(_sentence(measured[-1]))
     return StrengthChoice(
@@ -150,17 +159,6 @@ def _count(forms: Sequence[str]) -> dict[str, int]:
 def _mark_best(measured: Sequence[MeasuredStrength]) -> tuple[MeasuredStrength, ...]:
     best = max(measured, key=lambda each: (each.ordered, each.mean_shift))
     return tuple(replace(each, selected=each is best) for each in measured)
-
-
-def _deltas(
-    vector: SteeringVector, strength: Strength, norms: tuple[float, ...]
-) -> dict[int, F32]:
-    if strength == _NOTHING:
-        return {}  # adding zero would still turn -0.0 into 0.0
-    scaled = scale_rows(vector.array, strength, norms)
-    deltas = dict(zip(vector.layers, scaled, strict=True))
-    check_lengths(deltas)
-    return deltas
 
 
 def _compare(
