@@ -201,7 +201,9 @@ def test_an_answer_without_a_token_of_its_own_is_refused():
 class Summing(WholeModel):
     """Says of a response the sum of its ids, the first left out."""
 
-    def score_responses(self, responses: Sequence[Any], deltas: Deltas) -> list[float]:
+    def score_responses(
+        self, responses: Sequence[Any], deltas: Deltas, prompt_lengths: Sequence[int]
+    ) -> list[float]:
         assert responses or not deltas
         return [float(sum(ids[1:])) for ids in responses]
 

@@ -44,6 +44,7 @@ class WholeModel(ABC):
         layers: Sequence[int],
         deltas: Deltas,
         on_block: Callable[[int], None],
+        prompt_lengths: Sequence[int],
     ) -> F32:
         """Read some tokens of each prompt after chosen layers; see ``runs.reading``.
 
@@ -53,7 +54,10 @@ class WholeModel(ABC):
 
     @abstractmethod
     def score_responses(
-        self, responses: Sequence[Tokens], deltas: Deltas
+        self,
+        responses: Sequence[Tokens],
+        deltas: Deltas,
+        prompt_lengths: Sequence[int],
     ) -> list[float]:
         """Sum each response's log-probabilities; see ``runs.scoring``."""
 

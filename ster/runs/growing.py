@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.decoder.contract import Chosen, Decoder
+from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling, make_drawing, make_sampler
-from ster.runs.steerings import Steerings
 from ster.runs.streams import Part, pack_steered
 from ster.stream.changes import Deltas
 from ster.stream.packing import DistinctTokens, Ints, Tokens

@@ -17,12 +17,12 @@ from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import UsageError, check_word
 from ster.points import RESID_POST, inner_points
+from ster.runs.places import check_places
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.rows import WantedRows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
-from ster.runs.steerings import check_places
 from ster.runs.wave import F32, check_finite, read_rows
 from ster.stream.changes import Deltas, needs_prompt
 from ster.stream.packing import Tokens

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.decoder.contract import Decoder
+from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError
 from ster.runs.loop import run_blocks
+from ster.runs.places import check_places
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.session import Session
-from ster.runs.steerings import Steerings, check_places
 from ster.runs.streams import pack_steered
 from ster.stream.changes import Deltas
 from ster.stream.packing import Ints, PackedPrompts
@@ -288,11 +289,13 @@ def _score_whole(
 
     What it says of a prompt alone is taken off again.
     """
-    scores = model.score_responses(responses.token_ids, deltas)
+    ends = responses.prompt_lengths
+    scores = model.score_responses(responses.token_ids, deltas, ends)
     both = zip(responses.token_ids, responses.starts, strict=True)
     befores = [tuple(ids[:start]) for ids, start in both]
     asked = [each for each in dict.fromkeys(befores) if len(each) > 1]
-    off = dict(zip(asked, model.score_responses(asked, deltas), strict=True))
+    alone = model.score_responses(asked, deltas, [*map(len, asked)])
+    off = dict(zip(asked, alone, strict=True))
     return [
         score - off.get(before, 0.0)
         for score, before in zip(scores, befores, strict=True)

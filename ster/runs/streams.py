@@ -16,8 +16,8 @@ import numpy as np
 
 from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Decoder
+from ster.decoder.steerings import Steering, Steerings
 from ster.runs.inputs import InputsOf, stream_inputs
-from ster.runs.steerings import Steering, Steerings
 from ster.stream.packing import (
     Ints,
     PackedPrompts,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.decoder.contract import Decoder
+from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
 from ster.documents.float32 import find_not_finite
 from ster.errors import NumericsError
@@ -16,7 +17,6 @@ from ster.points import RESID_POST, inner_points
 from ster.runs.loop import NO_POINTS, run_blocks
 from ster.runs.rows import WantedRows
 from ster.runs.session import Session
-from ster.runs.steerings import Steerings
 from ster.runs.streams import SteeredPrompts, pack_steered
 from ster.stream.changes import Deltas
 from ster.stream.packing import Ints, Tokens
@@ -54,10 +54,13 @@ def read_rows(
         precision.
     """
     wanted = WantedRows.last(prompts) if wanted is None else wanted
+    lengths = prompt_lengths or [*map(len, prompts)]
     if isinstance(decoder, WholeModel):
-        rows = decoder.read_rows(prompts, wanted.positions, layers, deltas, on_block)
+        rows = decoder.read_rows(
+            prompts, wanted.positions, layers, deltas, on_block, lengths
+        )
         return [wanted.reduce(rows)]
-    top, lengths = layers[-1], prompt_lengths or [*map(len, prompts)]
+    top = layers[-1]
     adding = Steerings(decoder, [deltas], ((0, length) for length in lengths))
     steered = _pack(decoder, prompts, lengths, adding, top)
     # Prompts that begin alike share rows; the top layer has the wanted rows alone.

@@ -33,6 +33,11 @@ class Add:
     vector: F32
     where: Where = EVERYWHERE
 
+    @property
+    def hidden_size(self) -> int:
+        """The width of the rows."""
+        return len(self.vector)
+
     def is_same(self, other: Change) -> bool:
         """Whether the other does the same to a row."""
         return isinstance(other, Add) and np.array_equal(self.vector, other.vector)
@@ -64,6 +69,11 @@ class Move:
     below: float = math.inf
     keep_norm: bool = False
     where: Where = EVERYWHERE
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the rows."""
+        return len(self.direction)
 
     @property
     def numbers(self) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.cli.user import User
 PAIRS = [
     {"prompt": "describe the lake .", "positive": "the sea is calm", "negative": "wind"}
 ]
-WAYS = {
+WAYS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--how=replace",): {"how": "replace"},
     ("--how", "remove", "--at-layers=all"): {"how": "remove", "layers": "all"},
     ("--how=at-least", "--keep-norm"): {"how": "at-least", "keep_norm": True},

@@ -70,7 +70,6 @@ def main() -> None:
     prompt, asked = encode(PROMPT), encode(QUESTION)
     responses = [encode(QUESTION, answer) for answer in ANSWERS]
     assert all(ids[: len(asked)] == asked for ids in responses)
-    stop = tokenizer.eos_token_id
 
     cases = [{"how": "add", "strength": 0.0}, *CASES]
     made: list[list[int]] = [[] for _ in cases]

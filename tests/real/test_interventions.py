@@ -35,11 +35,12 @@ def intervention(model: str, case: Mapping[str, Any]) -> Intervention:
     return Intervention(vector, case["strength"], how=case["how"], **words)
 
 
-@pytest.mark.parametrize("name", ["cpu", "mlx-cpu"])
-def test_texts_and_scores_are_those_of_hooks(smollm2, hooked, name):
-    """All cases run at once: each is what it is alone."""
+# MLX is slow on a cpu: there it takes a case of every kind.
+@pytest.mark.parametrize(("name", "every"), [("cpu", 1), ("mlx-cpu", 5)])
+def test_texts_and_scores_are_those_of_hooks(smollm2, hooked, name, every):
+    """The cases run at once: each is what it is alone."""
     runtime = load(smollm2, device=name)
-    session, cases = runtime._session, [hooked["unsteered"], *hooked["cases"]]
+    session, cases = runtime._session, [hooked["unsteered"], *hooked["cases"]][::every]
     assert [{**case, "token_ids": 0, "scored": 0} for case in hooked["cases"]] == [
         {**case, "token_ids": 0, "scored": 0} for case in made.CASES
     ]
@@ -59,5 +60,5 @@ def test_texts_and_scores_are_those_of_hooks(smollm2, hooked, name):
         found = np.array(scorer.score_all(deltas))
     expected = np.array([case["scored"] for case in cases])
     assert np.abs(found - expected).max() < 1e-3
-    # The cases differ from each other by far more than that.
-    assert len({tuple(np.round(scores, 2)) for scores in expected}) > len(cases) - 3
+    # The cases differ from each other by far more than that: 0 times a vector is none.
+    assert len({tuple(np.round(scores, 2)) for scores in expected}) > len(cases) - 2

@@ -1,4 +1,4 @@
-"""What is done to a stream between its blocks, as a decoder holds it during a run."""
+"""What is done to a stream after a layer, as a decoder holds it during a run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from ster.decoder.contract import Decoder
-from ster.errors import UsageError
+from ster.decoder.contract import Steers
 from ster.stream.changes import (
     Add,
     Deltas,
@@ -19,7 +18,6 @@ from ster.stream.changes import (
     Treatments,
     are_same,
     changes_of,
-    wheres_of,
 )
 from ster.stream.packing import Ints
 
@@ -45,7 +43,7 @@ class Steering(Generic[Array]):
     top: int | None = None
     which_at_top: Ints | None = None
 
-    def add(self, decoder: Decoder[Array], hidden: Array, layer: int) -> Array:
+    def add(self, decoder: Steers[Array], hidden: Array, layer: int) -> Array:
         """Do what belongs after a layer, if anything does."""
         which = self.which_at_top if layer == self.top else self.which
         for step in self.steps.get(layer, ()):
@@ -56,50 +54,18 @@ class Steering(Generic[Array]):
         return hidden
 
 
-def check_places(
-    deltas: Deltas, prompt_lengths: Sequence[int], lengths: Sequence[int]
-) -> None:
-    """Refuse to do something to tokens that a text does not have.
-
-    Args:
-        deltas: What is done, and where.
-        prompt_lengths: How many tokens of each text are its prompt's ...
-        lengths: ... of how many.
-
-    Raises:
-        UsageError: Tokens after a prompt are meant and there are none, or tokens of a
-            prompt of a text that answers none.
-    """
-    for where in wheres_of(deltas):
-        both = zip(prompt_lengths, lengths, strict=True)
-        for number, (prompt_length, length) in enumerate(both, start=1):
-            cause = ""
-            if where.is_after_prompt and prompt_length == length:
-                cause = "it is read as a prompt, and answers nothing"
-            elif where.is_in_prompt and not prompt_length:
-                cause = "it is a response that answers no prompt"
-            if cause:
-                raise UsageError(
-                    f"where {where.words} means no token of text {number}",
-                    cause,
-                    field="where",
-                    found=where.words,
-                    prompt=number,
-                )
-
-
 class Steerings(Generic[Array]):
     """Steerings as a decoder holds them during a run.
 
     Args:
-        decoder: The blocks.
+        decoder: What holds arrays, and does what is to be done.
         deltas: What each of them does.
         texts: As for ``Treatments``.
     """
 
     def __init__(
         self,
-        decoder: Decoder[Array],
+        decoder: Steers[Array],
         deltas: Sequence[Deltas],
         texts: Iterable[tuple[int, int]] = (),
     ) -> None:
@@ -150,9 +116,9 @@ class Steerings(Generic[Array]):
 
     def _bring(self, layer: int) -> list[Step[Array]]:
         """Put what is done after a layer together, of all numbers."""
-        size = self._decoder.spec.hidden_size
-        nothing = np.zeros(size, np.float32)
         each = [changes_of(deltas.get(layer)) for deltas in self._deltas]
+        size = next(change.hidden_size for changes in each for change in changes)
+        nothing = np.zeros(size, np.float32)
         steps: list[Step[Array]] = []
         for column in zip_longest(*each):
             # A row has one change of a column, so the order of the two is free.
