@@ -36,7 +36,7 @@ def intervention(model: str, case: Mapping[str, Any]) -> Intervention:
 
 
 # MLX is slow on a cpu: there it takes a case of every kind.
-@pytest.mark.parametrize(("name", "every"), [("cpu", 1), ("mlx-cpu", 5)])
+@pytest.mark.parametrize(("name", "every"), [("cpu", 1), ("mlx-cpu", 9)])
 def test_texts_and_scores_are_those_of_hooks(smollm2, hooked, name, every):
     """The cases run at once: each is what it is alone."""
     runtime = load(smollm2, device=name)
