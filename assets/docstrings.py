@@ -13,9 +13,15 @@ import ster
 
 # What public functions return and nobody makes by hand.
 RETURNED = {
+    "Comparison": "ster.vectors.comparison",
+    "CurvePoint": "ster.vectors.learning_curves",
+    "Enough": "ster.vectors.learning_curves",
     "Evaluation": "ster.vectors.selection",
     "LayerScore": "ster.vectors.selection",
+    "LearningCurve": "ster.vectors.learning_curves",
+    "Likeness": "ster.vectors.comparison",
     "MeasuredStrength": "ster.vectors.measured",
+    "Projection": "ster.vectors.projection",
     "ReadTokens": "ster.documents.activations.read_tokens",
     "Selection": "ster.vectors.selection",
     "ShownTokens": "ster.documents.activations.shown",

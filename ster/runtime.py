@@ -44,13 +44,14 @@ from ster.workflows.extracting import (
 from ster.workflows.inspecting import inspect_tokens
 from ster.workflows.pairs import choose_reading
 from ster.workflows.parity import Parity, compare_states
+from ster.workflows.reports import Reports
 from ster.workflows.steering import Steer, norms_of, sum_deltas
 from ster.workflows.training import train_vector
 
 Path = str | os.PathLike[str]
 
 
-class Runtime(Answers):
+class Runtime(Answers, Reports):
     """A checkpoint that is ready to read residual streams. Made by ``load``.
 
     Example:

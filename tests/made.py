@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ster.documents.activations.read_tokens import NO_TOKEN, ReadTokens
 from ster.documents.activations.value import Activations
+from ster.vectors.comparison import Comparison
+from ster.vectors.learning_curves import CurvePoint, LearningCurve
 from ster.vectors.measured import MeasuredStrength, StrengthChoice
+from ster.vectors.projection import Projection
 from ster.vectors.selection import (
     Baseline,
     Candidate,
@@ -17,6 +21,7 @@ from ster.vectors.selection import (
     Selection,
 )
 from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import Strength
 
 
 def activations(
@@ -138,3 +143,56 @@ def selection(num_layers: int = 2) -> Selection:
         num_holdout=2,
         random_best=Baseline(mean=0.625, percentile_95=0.875),
     )
+
+
+def comparison() -> Comparison:
+    """Make a comparison of two at right angles, and one that is opposite to the first.
+
+    The second stands between the others, which are a cluster.
+    """
+    directions = np.array([[3, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]], np.float32)
+    east = vector(array=directions, trait_name="east")
+    other = vector(array=directions[::-1].copy(), trait_name="$up$")
+    return east.compare(other, -east, clusters=2)
+
+
+def learning_curve(num_layers: int = 2) -> LearningCurve:
+    """Make a curve of three sizes, not in order; the second layer is the best."""
+    point = selection().candidates[0]
+    points = tuple(
+        CurvePoint(
+            size=size,
+            score=replace(point, layer=layer, accuracy=accuracy, margin=0.5),
+        )
+        for layer in range(num_layers)
+        for size, accuracy in zip(
+            (8, 2, 4), (0.5, 1.0, 0.5) if layer == 1 else (0.5, 0.75, 0.75), strict=True
+        )
+    )
+    return LearningCurve(
+        trait_name="calm",
+        method="caa",
+        chat_template="absent",
+        points=points,
+        fraction=0.2,
+        num_fit=8,
+        num_holdout=4,
+    )
+
+
+def projection(num_components: int = 2, **parts: Any) -> Projection:
+    """Make a projection of two pairs, whose places count up."""
+    shape = 2, 2, 2, num_components
+    whole: dict[str, Any] = {
+        "vector": vector(),
+        "strength": Strength(value=2.0),
+        "layer": 3,
+        "chat_template": "absent",
+        "explained": (0.5, 0.25, 0.125)[:num_components],
+        "coordinates": np.arange(np.prod(shape), dtype=np.float64).reshape(shape),
+        "shift_along_direction": 1.5,
+        "unsteered_distance": 2.0,
+        "steered_distance": 1.0,
+        "moved_toward_positive": 0.5,
+    }
+    return Projection(**(whole | parts))

@@ -59,7 +59,16 @@ def check_formats(names: Names) -> None:
     assert SteeringVector.load("calm3.gguf").layers == (3,)
 
 
+def check_comparing(names: Names) -> None:
+    """Every plot was drawn, and each number is the kind that the page says."""
+    assert len(plt.get_fignums()) == 5
+    assert names["found"].labels == ("calm", "light", "restless")
+    assert names["moved"].shift_along_direction > 0
+    assert names["curve"].sizes == (1, 2, 4)
+
+
 CHECKS: dict[str, Callable[[Names], None]] = {
+    "docs/comparing.md": check_comparing,
     "docs/formats.md": check_formats,
     "docs/inputs.md": check_inputs,
     "docs/notebook.md": check_notebook,

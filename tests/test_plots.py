@@ -77,6 +77,9 @@ PLOTS = {
     "accuracy": lambda ax: ster.plots.accuracy(made.selection(), ax=ax),
     "margin": lambda ax: ster.plots.margin(made.evaluation(), ax=ax),
     "strengths": lambda ax: ster.plots.strengths(made.strength_choice(), ax=ax),
+    "similarity": lambda ax: ster.plots.similarity(made.comparison(), ax=ax),
+    "movement": lambda ax: ster.plots.movement(made.projection(), ax=ax),
+    "curve": lambda ax: ster.plots.curve(made.learning_curve(), ax=ax),
     "projections": lambda ax: ster.plots.projections(
         made.all_tokens(), made.vector(), ax=ax
     ),

@@ -26,13 +26,14 @@ PANELS = {
     **dict.fromkeys(("--chat-template", "--template-arg"), MODEL),
     **dict.fromkeys(("--input", "--output", "--pairs", "--text"), FILES),
     **dict.fromkeys(("--prompt", "--prompts", "--system", "--store"), FILES),
-    **dict.fromkeys(("--layers", "--tokens", "--points"), FILES),
+    **dict.fromkeys(("--layer", "--layers", "--tokens", "--points"), FILES),
     **dict.fromkeys(("--vector", "--strength", "--how", "--where"), STEERING),
     **dict.fromkeys(("--below", "--keep-norm", "--at-layers"), STEERING),
     **dict.fromkeys(("--max-new-tokens", "--temperature", "--top-p"), WRITING),
     "--seed": WRITING,
     **dict.fromkeys(("--method", "--holdout", "--by"), MEASURING),
     **dict.fromkeys(("--strengths", "--batch-size", "--max-sequence"), MEASURING),
+    **dict.fromkeys(("--clusters", "--components", "--sizes"), MEASURING),
     **dict.fromkeys(("--memory", "--verbose", "--help"), RUN),
 }
 # A narrower terminal has no room for boxes.

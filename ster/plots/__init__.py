@@ -7,19 +7,25 @@ styles differ too, so that a plot reads in grey.
 
 from __future__ import annotations
 
+from ster.plots.learning import curve
 from ster.plots.lengths import norms
 from ster.plots.measurements import accuracy, margin, strengths
+from ster.plots.movements import movement
 from ster.plots.planes import pca
 from ster.plots.projecting import projections
+from ster.plots.similarities import similarity
 from ster.plots.texts import ProjectedText, projected_text
 
 __all__ = [
     "ProjectedText",
     "accuracy",
+    "curve",
     "margin",
+    "movement",
     "norms",
     "pca",
     "projected_text",
     "projections",
+    "similarity",
     "strengths",
 ]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ster.documents.activations.value import Activations
 from ster.errors import DirectionError
 from ster.plots.styles import GREY, group_rows, plain, style, take_axes
+from ster.vectors.components import principal_components
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,25 +86,10 @@ def principal_plane(rows: npt.NDArray[np.float32]) -> tuple[F64, F64]:
     Raises:
         DirectionError: There are fewer than two rows.
     """
-    if len(rows) < 2:
-        raise DirectionError("principal components need at least two rows")
-    centred = rows.astype(np.float64)
-    centred -= centred.mean(axis=0)
-    total = float(np.sum(centred**2))
-    # The smaller of both tables of products has all that is not zero.
-    if len(rows) <= rows.shape[1]:
-        values, vectors = np.linalg.eigh(centred @ centred.T)
-        points = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0))
-        components = points.T @ centred
-    else:
-        _, vectors = np.linalg.eigh(centred.T @ centred)
-        components = vectors[:, :-3:-1].T
-        points = centred @ components.T
-    largest = np.abs(components).argmax(axis=1)
-    points = points * np.sign(components[np.arange(len(components)), largest])
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # of width one
-    shares: F64 = np.sum(points**2, axis=0) / (total or 1.0)
-    return points, shares
+    found = principal_components(rows, 2)
+    missing = 2 - len(found.axes)  # rows may be of one place, or of one line
+    points = np.pad(found.coordinates(rows), ((0, 0), (0, missing)))
+    return points, np.pad(found.explained, (0, missing))
 
 
 def _check_pairs(activations: Activations) -> None:

@@ -58,11 +58,14 @@ class Scorer:
     scoring: Scoring
     decoder: Decoder[Any]
 
-    def score_all(self, steerings: Sequence[Deltas]) -> list[list[float]]:
+    def score_all(
+        self, steerings: Sequence[Deltas], label: str = "scoring response"
+    ) -> list[list[float]]:
         """Sum the log-probabilities of each response's tokens, those that count.
 
         Args:
-            steerings: As many as were planned for.
+            steerings: As many as were planned for, or fewer.
+            label: What progress is called.
 
         Returns:
             For each steering the scores of all responses.
@@ -76,9 +79,7 @@ class Scorer:
         check_responses(self.scoring.responses, steerings)
         for number, wave in enumerate(plan.waves):
             responses = self.scoring.responses.take(wave)
-            on_block = partial(
-                report_block, session, plan, number, label="scoring response"
-            )
+            on_block = partial(report_block, session, plan, number, label=label)
             found = score_responses(self.decoder, responses, steerings, on_block)
             for whole, part in zip(scores, found, strict=True):
                 whole += part

@@ -46,9 +46,16 @@ class Effect:
         )
 
     @property
-    def lowest(self) -> float:
-        """The lower bound of the interval; nothing is sure of one pair."""
-        return self.interval[0] if self.interval else -math.inf
+    def ratio(self) -> float:
+        """The mean over its standard error; 0 for one pair, of which nothing is sure.
+
+        Where all pairs move alike there is no error, and the ratio is infinite.
+        """
+        if self.standard_error is None or self.mean == 0:
+            return 0.0
+        if self.standard_error == 0:
+            return math.copysign(math.inf, self.mean)
+        return self.mean / self.standard_error
 
     @property
     def document(self) -> dict[str, object]:

@@ -7,6 +7,8 @@ from ster.errors import check_word
 # Those that are chosen among by accuracy, in their order.
 METHODS = ("caa", "pca", "logistic")
 ALL_METHODS = (*METHODS, "logreg", "pca-uncentred")
+# Those that are chosen among by their effect.
+EFFECT_METHODS = ("caa", "logreg", "pca-uncentred")
 _ALIASES = {
     "mean-difference": "caa",
     "probe": "logistic",

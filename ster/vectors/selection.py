@@ -46,6 +46,17 @@ class PairRows:
         """Take some of the pairs."""
         return PairRows(positive=self.positive[pairs], negative=self.negative[pairs])
 
+    def __len__(self) -> int:
+        """Count the pairs."""
+        return len(self.positive)
+
+    def take(self, pairs: Sequence[int]) -> PairRows:
+        """Take some of the pairs, counted from 0."""
+        numbers = list(pairs)
+        return PairRows(
+            positive=self.positive[numbers], negative=self.negative[numbers]
+        )
+
     def at(self, index: int) -> PairRows:
         """Take one of the layers that were read."""
         layer = slice(index, index + 1)

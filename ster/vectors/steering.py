@@ -19,15 +19,16 @@ from ster.documents.steering import (
     open_artifact,
     read_artifact,
 )
-from ster.errors import DocumentError, LayerError
+from ster.errors import DocumentError, LayerError, require_type
 from ster.html import to_html
-from ster.layers import abridge
+from ster.layers import Layers, abridge
 from ster.vectors.arithmetic import Arithmetic
 from ster.vectors.cards import vector_card
 from ster.vectors.checks import (
     check_metadata,
     check_numbers,
 )
+from ster.vectors.comparison import Comparison, compare_vectors
 from ster.vectors.geometry import Geometry, directions_of
 from ster.vectors.origins import spell_scale
 
@@ -178,6 +179,28 @@ class SteeringVector(Geometry, Arithmetic):
             )
         view: F32 = self.array[self.layers.index(layer)]
         return view
+
+    def compare(
+        self, *others: SteeringVector, clusters: int, layers: Layers = "all"
+    ) -> Comparison:
+        """Compare with other vectors of the same model: which are alike, which group.
+
+        Args:
+            *others: At least one.
+            clusters: How many groups to make of all of them.
+            layers: Those to compare, which all have; all common ones if not given.
+
+        Returns:
+            Cosines, distances, groups, and what of each vector no sum of the others
+            makes up; ``ster.plots.similarity`` draws it.
+
+        Raises:
+            SterError: The vectors are of different models, or a layer or the number of
+                groups is refused.
+        """
+        for each in others:
+            require_type(each, SteeringVector, "other")
+        return compare_vectors([self, *others], clusters, layers)
 
     def replaced(self, **parts: Any) -> SteeringVector:
         """Make a vector of this one's parts and some others."""

@@ -57,19 +57,25 @@ class SteeredSides:
         responses = self.sides.join(self.neutral)
         return plan_scoring(session, responses, batch_size, steerings=steerings)
 
-    def score(self, scorer: Scorer, steerings: Sequence[Deltas]) -> list[SideScores]:
+    def score(
+        self,
+        scorer: Scorer,
+        steerings: Sequence[Deltas],
+        label: str = "scoring response",
+    ) -> list[SideScores]:
         """Score them all under each of some steerings.
 
         Args:
             scorer: Of what ``plan`` planned.
             steerings: As many as were planned for, or fewer.
+            label: What progress is called.
 
         Raises:
             NumericsError: A score is no finite number.
         """
         num_tokens = sum(self.neutral.num_counted)
         found: list[SideScores] = []
-        for scores in scorer.score_all(steerings):
+        for scores in scorer.score_all(steerings, label):
             sides, neutral = np.split(np.array(scores), [len(self.sides.forms)])
             found.append(
                 SideScores(sides=sides, neutral=float(neutral.sum() / num_tokens))

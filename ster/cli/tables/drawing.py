@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 WIDEST = 100
+# Between two columns.
+_GAP = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Column:
         from rich.cells import cell_len
 
         longest = max(map(cell_len, [self.name, *self.cells]))
-        return 2 + (min(longest, 16) if self.is_text else longest)
+        return _GAP + (min(longest, 16) if self.is_text else longest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ class Columns:
 def fitting(columns: Sequence[Column], room: int) -> list[Column]:
     """Leave out columns of high rank until the others have room."""
     kept = [*columns]
+    room += _GAP  # nothing parts the last column from a next one
     while sum(each.width for each in kept) > room and any(each.rank for each in kept):
         kept.remove(max(kept, key=lambda each: each.rank))
     return kept

@@ -6,10 +6,13 @@ import typer
 
 from ster.cli.options import Command, Group, Text
 from ster.cli.vector.ablate import ablate
+from ster.cli.vector.compare import compare
+from ster.cli.vector.curve import curve
 from ster.cli.vector.evaluate import evaluate
 from ster.cli.vector.export import export
 from ster.cli.vector.inspect import inspect
 from ster.cli.vector.optimize import optimize
+from ster.cli.vector.project import project
 from ster.cli.vector.train import train
 
 vector_app = typer.Typer(cls=Group, rich_markup_mode=None)
@@ -43,6 +46,26 @@ vector_app.command(
     cls=Command,
     epilog="\b\nExample:\n  ster vector inspect calm.json",
 )(inspect)
+vector_app.command(
+    "compare",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector compare calm.json happy.json angry.json --clusters 2",
+)(compare)
+vector_app.command(
+    "project",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector project --model toy --pairs pairs.json --vector calm.json \\\n"
+    "    --layer 3 --strength 0.5n --components 2",
+)(project)
+vector_app.command(
+    "curve",
+    cls=Command,
+    epilog="\b\nExample:\n"
+    "  ster vector curve --model toy --pairs pairs.json --method caa \\\n"
+    "    --holdout 0.25 --sizes 1,2,4",
+)(curve)
 vector_app.command(
     "export",
     cls=Command,

@@ -1,0 +1,133 @@
+"""``ster vector project``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from ster.cli.answer import show
+from ster.cli.model import ModelFlags, with_model_flags
+from ster.cli.options import Text, TrainedRole, TrainedTokens
+from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
+from ster.cli.steering import parse_one_strength, split_vector
+from ster.cli.tables.projections import draw_projection
+from ster.cli.vector.options import Pairs
+from ster.errors import UsageError
+from ster.text import one_line
+
+
+def _check_vector(word: str) -> str:
+    """Refuse a vector with a strength of its own."""
+    try:
+        path, strength = split_vector(word)
+    except UsageError:  # then it is a path that is not there
+        return word
+    if strength is not None:
+        raise UsageError(
+            f"`project` takes one vector as it is, without :{strength}",
+            f"--vector {one_line(path)} --strength {strength} says how much of it",
+            field="--vector",
+            found=word,
+        )
+    return word
+
+
+def _check_strength(word: str) -> str:
+    """Refuse what is no strength."""
+    parse_one_strength(word)
+    return word
+
+
+def _check_components(number: int) -> int:
+    """Refuse what is no number of components."""
+    if number < 1:
+        raise UsageError(
+            f"--components must be at least 1, not {number}",
+            field="--components",
+            found=number,
+        )
+    return number
+
+
+Vector = Annotated[
+    str,
+    typer.Option(
+        "--vector",
+        metavar="<FILE>",
+        callback=_check_vector,
+        help="The steering artifact that is added to the residual stream.",
+    ),
+]
+ReadLayer = Annotated[
+    int,
+    typer.Option(
+        "--layer",
+        metavar="<LAYER>",
+        help="The block after which rows are read, before the vector's own direction "
+        "of that layer is added; so one above the vector's first.",
+    ),
+]
+StrengthOption = Annotated[
+    str,
+    typer.Option(
+        "--strength",
+        metavar="<S>",
+        callback=_check_strength,
+        help="How much of the vector is added: a number, or 0.05n, so many times each "
+        "layer's own mean residual norm.",
+    ),
+]
+ComponentsOption = Annotated[
+    int,
+    typer.Option(
+        "--components",
+        metavar="<N>",
+        callback=_check_components,
+        help="Principal components of the unsteered rows to place them on; fewer where "
+        "the rows span fewer.",
+    ),
+]
+
+
+@with_model_flags
+def project(
+    *,
+    pairs_path: Pairs,
+    vector_path: Vector,
+    layer: ReadLayer,
+    strength: StrengthOption,
+    components: ComponentsOption,
+    flags: ModelFlags,
+    label: Label = None,
+    positive: PositiveValue = None,
+    tokens: TrainedTokens = None,
+    role: TrainedRole = None,
+    text: Text = None,
+) -> Iterator[str]:
+    """Show where a vector moves the sides of pairs.
+
+    Reads each side with and without it, and prints the rows on the principal components
+    of those without, how far they moved along the direction, and whether the negative
+    sides came nearer to the positive ones. Writes nothing.
+    """
+    # Late, so that `ster --help` does not wait for the array libraries.
+    from ster.vectors.steering import SteeringVector
+
+    check_label(label, positive)
+    flags.check_device()
+    pairs = read_pairs(pairs_path, label, positive)
+    vector = SteeringVector.load(vector_path)
+    with flags.open(str(layer)) as runtime:
+        found = runtime.project(
+            pairs,
+            vector,
+            layer=layer,
+            strength=parse_one_strength(strength),
+            components=components,
+            tokens=tokens,
+            role=role,
+        )
+    return show(found.document, text=text, table=partial(draw_projection, found))

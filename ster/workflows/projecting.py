@@ -1,0 +1,89 @@
+"""Reading pairs unsteered and steered, to see where a vector moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from ster.documents.pairs import PairSet
+from ster.errors import require_type
+from ster.layers import check_layers
+from ster.runs.reading import ReadingChoice
+from ster.runs.session import Session
+from ster.token_choice import Tokens
+from ster.vectors.projection import Projection, check_components, project_pairs
+from ster.vectors.steering import SteeringVector
+from ster.vectors.strengths import StrengthLike, take_strength
+from ster.workflows.pairs import choose_as_trained, plan_pairs, read_pairs
+from ster.workflows.steering import take_steering
+
+
+def project_vector(
+    session: Session,
+    pairs: PairSet,
+    vector: SteeringVector,
+    *,
+    layer: int,
+    strength: StrengthLike = 1.0,
+    components: int = 2,
+    tokens: Tokens | None = None,
+    role: str | None = None,
+) -> Projection:
+    """Read pairs at one layer with and without a vector, and measure what moved.
+
+    Args:
+        session: What reads the pairs.
+        pairs: The pairs.
+        vector: What is added to the stream, at all of its layers below the one that is
+            read; of this session's model.
+        layer: The block after which rows are read.
+        strength: How much of the vector is added.
+        components: How many principal components at most.
+        tokens: What is read of each side; as for the vector unless given.
+        role: Whose turn a side without a prompt is; as for the vector unless given.
+
+    Raises:
+        SterError: The vector, a word or a side is refused, the run does not fit, or the
+            rows are all alike.
+    """
+    require_type(pairs, PairSet, "pairs")
+    require_type(vector, SteeringVector, "vector")
+    check_components(components)
+    layers = check_layers([layer], session.spec.num_hidden_layers)
+    amount = take_strength(strength)
+    steering = take_steering((vector, amount), session)
+    choice = choose_as_trained(session, vector, tokens, role)
+    reading = plan_pairs(session, pairs, layers, repeats=True, choice=choice)
+    if amount.value and vector.layers[0] >= layer:
+        session.reporter.warn(
+            f"rows of layer {layer} are read before anything is added there, and the "
+            f"vector begins at layer {vector.layers[0]}: nothing moves"
+        )
+    (deltas,) = steering.deltas(partial(_measure_norms, session, pairs, choice))
+    unsteered = read_pairs(reading)
+    steered = read_pairs(replace(reading, deltas=deltas, label="reading steered pair"))
+    return project_pairs(
+        vector,
+        amount,
+        layers[0],
+        components,
+        unsteered=unsteered,
+        steered=steered,
+        chat_template=session.encoder.chat_template,
+    )
+
+
+def _measure_norms(
+    session: Session, pairs: PairSet, choice: ReadingChoice, layers: tuple[int, ...]
+) -> Sequence[float]:
+    """Measure the mean length of the pairs' rows at layers whose norms are not known.
+
+    Raises:
+        SterError: As for ``read_pairs``.
+    """
+    session.reporter.note(
+        "the vector carries no residual norms: n counts in those of these pairs"
+    )
+    reading = plan_pairs(session, pairs, layers, repeats=True, choice=choice)
+    return [float(norm) for norm in read_pairs(reading).mean_norms]

@@ -1,0 +1,201 @@
+"""Steering each half of pairs with what was fitted on the other half.
+
+All that is measured at a layer runs as one stream, which is one up to that layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ster.runs.scoring import Scorer
+from ster.runs.session import Session
+from ster.vectors.directions import fit_directions
+from ster.vectors.effect_selection import EffectCandidate
+from ster.vectors.effects import Effect, odd_parts, random_directions
+from ster.vectors.methods import EFFECT_METHODS
+from ster.vectors.selection import PairRows
+from ster.vectors.strengths import Strength
+from ster.workflows.steered_sides import SteeredSides
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+RANDOM_DIRECTIONS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half:
+    """One half of the pairs, which directions of the other half steer.
+
+    Args:
+        sides: Its sides, and the neutral answers.
+        scorer: What scores them.
+        pairs: Their numbers.
+        fitted_on: Those of the other half.
+        neutral: Log p per token of the neutral answers, unsteered.
+    """
+
+    sides: SteeredSides
+    scorer: Scorer
+    pairs: list[int]
+    fitted_on: list[int]
+    neutral: float
+
+    def measure(self, layer: int, deltas: F32) -> tuple[F64, F64]:
+        """Steer by plus and minus some vectors after a layer.
+
+        Args:
+            layer: A block index.
+            deltas: (num_vectors, hidden_size).
+
+        Returns:
+            The odd part of each pair's shift, (num_vectors, num_pairs), and the damage
+            at the worse sign, (num_vectors,).
+        """
+        steerings = [{layer: sign * each} for each in deltas for sign in (1, -1)]
+        label = f"steering at layer {layer}, response"
+        found = self.sides.score(self.scorer, steerings, label)
+        ups, downs = found[0::2], found[1::2]
+        both = [*zip(ups, downs, strict=True)]
+        odd = [odd_parts(up.sides, down.sides) for up, down in both]
+        lost = [self.neutral - min(up.neutral, down.neutral) for up, down in both]
+        return np.array(odd), np.array(lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """The halves of pairs, with the weights open.
+
+    Args:
+        halves: Each steered by what was fitted on the other.
+    """
+
+    halves: list[Half]
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        session: Session,
+        sides: SteeredSides,
+        halves: tuple[list[int], list[int]],
+    ) -> Iterator[Measuring]:
+        """Open the weights once for both halves, and score them unsteered.
+
+        Raises:
+            SterError: The run does not fit, or a score is no finite number.
+        """
+        number = 2 * len(EFFECT_METHODS)
+        parts = [sides.take(half) for half in halves]
+        plans = [part.plan(session, steerings=number) for part in parts]
+        longest = max(plans, key=lambda each: each.plan.num_tokens)
+        with longest.open() as scorer:
+            opened: list[Half] = []
+            for at, (part, plan) in enumerate(zip(parts, plans, strict=True)):
+                own = replace(scorer, scoring=plan)
+                opened.append(
+                    Half(
+                        sides=part,
+                        scorer=own,
+                        pairs=halves[at],
+                        fitted_on=halves[1 - at],
+                        neutral=part.score(own, [{}])[0].neutral,
+                    )
+                )
+            yield cls(halves=opened)
+
+    def measure_all(
+        self,
+        candidates: Sequence[EffectCandidate],
+        rows: PairRows,
+        layers: Sequence[int],
+        share: Strength,
+    ) -> list[EffectCandidate]:
+        """Measure the candidates that beat random directions, or all if none does.
+
+        Returns:
+            All of them, the best one selected.
+        """
+        beating = [each for each in candidates if each.reading.beats_random]
+        wanted = {(each.layer, each.method) for each in beating or candidates}
+        odd: dict[tuple[int, str], F64] = {}
+        damage: dict[tuple[int, str], float] = {}
+        for at, layer in enumerate(layers):
+            methods = [each for each in EFFECT_METHODS if (layer, each) in wanted]
+            if not methods:
+                continue
+            norm = share.times(float(rows.at(at).mean_norms[0]))
+            found, lost = self._measure(layer, methods, rows.at(at), norm)
+            for index, method in enumerate(methods):
+                odd[layer, method] = found[index]
+                damage[layer, method] = float(lost[index])
+        return _choose(candidates, odd, damage)
+
+    def measure_chance(
+        self,
+        layer: int,
+        rows: PairRows,
+        layers: Sequence[int],
+        share: Strength,
+        seed: int,
+    ) -> list[float]:
+        """Measure random directions of the same length at a layer."""
+        norm = share.times(float(rows.mean_norms[layers.index(layer)]))
+        size = rows.positive.shape[-1]
+        drawn = random_directions(RANDOM_DIRECTIONS, size, seed) * np.float32(norm)
+        effects: list[float] = []
+        for at in range(0, len(drawn), len(EFFECT_METHODS)):
+            few = drawn[at : at + len(EFFECT_METHODS)]
+            found = [half.measure(layer, few)[0] for half in self.halves]
+            effects += map(float, np.concatenate(found, axis=1).mean(axis=1))
+        return effects
+
+    def _measure(
+        self, layer: int, methods: Sequence[str], rows: PairRows, norm: float
+    ) -> tuple[F64, F64]:
+        """Measure methods at a layer on both halves, each by the fit of the other.
+
+        Returns:
+            Odd parts in the order of the pairs, (num_methods, num_pairs), and the mean
+            damage of both halves' directions, (num_methods,).
+        """
+        odd = np.empty((len(methods), len(rows)))
+        damage = np.zeros(len(methods))
+        for half in self.halves:
+            fit = rows.take(half.fitted_on)
+            fits = [
+                fit_directions(each, fit.positive, fit.negative) for each in methods
+            ]
+            deltas = np.concatenate(fits) * np.float32(norm)
+            odd[:, half.pairs], lost = half.measure(layer, deltas)
+            damage += lost / len(self.halves)
+        return odd, damage
+
+
+def _choose(
+    candidates: Sequence[EffectCandidate],
+    odd: dict[tuple[int, str], F64],
+    damage: dict[tuple[int, str], float],
+) -> list[EffectCandidate]:
+    """Select the best of those that were measured, and tell which tie with it."""
+    measured: dict[tuple[int, str], EffectCandidate] = {}
+    for each in candidates:
+        key = each.layer, each.method
+        if key in odd:
+            effect = Effect.of(odd[key])
+            measured[key] = replace(each, effect=effect, damage=damage[key])
+    best = max(measured, key=lambda key: (measured[key].rank, -damage[key]))
+    found: list[EffectCandidate] = []
+    for each in candidates:
+        key = each.layer, each.method
+        if key not in measured:
+            found.append(each)
+            continue
+        less = Effect.of(odd[best] - odd[key])
+        tied = key != best and not (less.interval and less.interval[0] > 0)
+        found.append(replace(measured[key], selected=key == best, tied=tied))
+    return found
