@@ -14,12 +14,10 @@ from ster.architecture.wide import WideSpec
 from ster.documents.activations.files import check_suffix
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
-from ster.documents.pair_sets.inspection import PairInspection
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.documents.prompts import check_asked
-from ster.documents.reference_states import Reference, read_reference
-from ster.errors import check_word, require_number
+from ster.errors import check_word
 from ster.html import to_html
 from ster.layers import Layers, select_layers
 from ster.points import RESID_POST, select_points
@@ -29,29 +27,20 @@ from ster.runs.plan import Plan
 from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.token_choice import Tokens, choose_tokens
-from ster.vectors.interventions import Intervention
-from ster.vectors.measured import StrengthTrial
-from ster.vectors.selection import Evaluation, Selection
-from ster.vectors.steering import SteeringVector
 from ster.workflows.answers import Answers
-from ster.workflows.choosing import optimize_vector
-from ster.workflows.evaluating import evaluate_vector
+from ster.workflows.directions import Directions
 from ster.workflows.extracting import (
     collect,
     show_tokens,
     write_activations,
 )
-from ster.workflows.inspecting import inspect_tokens
-from ster.workflows.pairs import choose_reading
-from ster.workflows.parity import Parity, compare_states
 from ster.workflows.reports import Reports
 from ster.workflows.steering import Steer, norms_of, sum_deltas
-from ster.workflows.training import train_vector
 
 Path = str | os.PathLike[str]
 
 
-class Runtime(Answers, Reports):
+class Runtime(Answers, Directions, Reports):
     """A checkpoint that is ready to read residual streams. Made by ``load``.
 
     Example:
@@ -187,17 +176,6 @@ class Runtime(Answers, Reports):
         )
         return collect(reading, keep=on_interrupt == "keep")
 
-    def inspect(self, pairs: PairSet) -> PairInspection:
-        """Say what a pair set is like, in this model's tokens.
-
-        As ``pairs.inspect()``, but lengths are counted and sides compared in the tokens
-        that are the texts' own, as training encodes them.
-
-        Raises:
-            SterError: A side is refused.
-        """
-        return inspect_tokens(self._session, pairs)
-
     def show(
         self,
         text: str,
@@ -218,122 +196,6 @@ class Runtime(Answers, Reports):
             SterError: The text or the choice of tokens is refused.
         """
         return show_tokens(self._session, text, choose_tokens(tokens), role, asked)
-
-    def train(
-        self,
-        pairs: PairSet,
-        *,
-        method: str = "caa",
-        layers: Layers = "all",
-        tokens: Tokens = "last",
-        role: str = "user",
-        output: Path | None = None,
-    ) -> SteeringVector:
-        """Fit a direction at every layer.
-
-        Args:
-            pairs: The contrastive pairs.
-            method: ``caa``, ``pca``, ``logistic``, ``logreg`` or ``pca-uncentred``.
-            layers: As for ``activations``.
-            tokens: Which token of each side: ``"last"``, ``"text"``, an index, or
-                ``"mean"``; see ``activations``.
-            role: Whose turn a side without a prompt is under a template. Strengths are
-                measured on the ``"assistant"``'s.
-            output: Where the steering artifact goes, if anywhere.
-
-        Raises:
-            SterError: A side is refused, the run does not fit, nothing can be fitted,
-                or the artifact cannot be written.
-        """
-        choice = choose_reading(tokens, role)
-        return train_vector(
-            self._session,
-            pairs,
-            self._select(layers),
-            method=method,
-            output=output,
-            choice=choice,
-        )
-
-    def optimize(
-        self,
-        pairs: PairSet,
-        *,
-        layers: Layers = "all",
-        holdout: float = 0.2,
-        tokens: Tokens = "last",
-        role: str = "user",
-        output: Path | None = None,
-    ) -> Selection:
-        """Choose method and layer on held-out pairs, and refit the best on all.
-
-        Args:
-            pairs: The contrastive pairs; the last of them are held out.
-            layers: As for ``activations``.
-            holdout: The share that is held out.
-            tokens: As for ``train``.
-            role: As for ``train``.
-            output: Where the steering artifact goes, if anywhere.
-
-        Returns:
-            ``.vector``, and how every candidate did.
-
-        Raises:
-            SterError: As for ``train``, or a share leaves nothing to fit or to rank on.
-        """
-        require_number(holdout, "holdout")
-        return optimize_vector(
-            self._session,
-            pairs,
-            self._select(layers),
-            holdout=holdout,
-            output=output,
-            choice=choose_reading(tokens, role),
-        )
-
-    def evaluate(
-        self,
-        pairs: PairSet,
-        vector: SteeringVector | Intervention,
-        trial: StrengthTrial | None = None,
-        *,
-        tokens: Tokens | None = None,
-        role: str | None = None,
-    ) -> Evaluation:
-        """Measure how well a vector tells the sides of pairs apart.
-
-        Args:
-            pairs: The pairs, if possible others than the vector was fitted on.
-            vector: The vector; or an intervention of strength 1, which says how the
-                trial applies its vector.
-            trial: Strengths to measure, if any: how much more steering raises the
-                log-probability of the positive sides than that of the negative ones.
-            tokens: As for ``train``; unless given, what the vector was fitted to.
-            role: As for ``train``; unless given, what the vector was fitted to.
-
-        Raises:
-            SterError: A side or a strength is refused, or the run does not fit.
-        """
-        if isinstance(vector, Intervention):
-            trial = vector.in_trial(trial)
-            vector = vector.vector
-        return evaluate_vector(
-            self._session, pairs, vector, trial, tokens=tokens, role=role
-        )
-
-    def parity(self, reference: Path | Reference) -> Parity:
-        """Compare hidden states with those that another implementation computed.
-
-        Args:
-            reference: The reference document: JSON, safetensors or npz. A prompt in it
-                that has no tokens is encoded as this runtime encodes prompts.
-
-        Raises:
-            SterError: The reference does not suit the model, or the run is refused.
-        """
-        if not isinstance(reference, Reference):
-            reference = read_reference(reference)
-        return compare_states(self._session, reference)
 
     def write_activations(
         self,

@@ -30,11 +30,11 @@ PANELS = {
     **dict.fromkeys(("--vector", "--strength", "--how", "--where"), STEERING),
     **dict.fromkeys(("--below", "--keep-norm", "--at-layers"), STEERING),
     **dict.fromkeys(("--max-new-tokens", "--temperature", "--top-p"), WRITING),
-    "--seed": WRITING,
-    **dict.fromkeys(("--method", "--holdout", "--by"), MEASURING),
+    **dict.fromkeys(("--label", "--positive", "--role"), FILES),
+    **dict.fromkeys(("--method", "--holdout", "--by", "--write-anyway"), MEASURING),
     **dict.fromkeys(("--strengths", "--batch-size", "--max-sequence"), MEASURING),
     **dict.fromkeys(("--clusters", "--components", "--sizes"), MEASURING),
-    **dict.fromkeys(("--memory", "--verbose", "--help"), RUN),
+    **dict.fromkeys(("--seed", "--memory", "--verbose", "--help"), RUN),
 }
 # A narrower terminal has no room for boxes.
 NARROWEST, WIDEST = 60, 100

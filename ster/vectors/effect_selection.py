@@ -225,4 +225,9 @@ class WeakDirectionError(DirectionError):
 
     def __init__(self, selection: EffectSelection) -> None:
         self.selection = selection
-        super().__init__(*selection.doubts, field="by")
+        super().__init__(
+            *selection.doubts,
+            "nothing was written: --write-anyway, in Python write_anyway=True, writes "
+            "it all the same",
+            field="by",
+        )

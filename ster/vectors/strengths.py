@@ -90,6 +90,24 @@ def take_strength(strength: StrengthLike) -> Strength:
     return taken
 
 
+def take_share(strength: StrengthLike) -> Strength:
+    """Take a strength that is a positive share of each layer's norm.
+
+    Raises:
+        UsageError: It counts in something else, or is not positive.
+    """
+    taken = take_strength(strength)
+    if not taken.of_norm or not taken.value > 0:
+        raise UsageError(
+            f"candidates are steered by a share of each layer's norm, such as 0.2n, "
+            f"not {taken}",
+            field="strength",
+            found=strength,
+            expected="a positive number followed by n",
+        )
+    return taken
+
+
 def take_strengths(strengths: Strengths) -> tuple[Strength, ...]:
     """Take strengths as a notebook has them; see ``StrengthTrial.of``.
 

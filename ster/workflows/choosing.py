@@ -25,6 +25,7 @@ from ster.workflows.pairs import plan_pairs, read_pairs
 from ster.workflows.training import fit_vector, open_output
 
 Path = str | os.PathLike[str]
+HOLDOUT = 0.2
 
 
 def optimize_vector(
@@ -32,7 +33,7 @@ def optimize_vector(
     pairs: PairSet,
     layers: tuple[int, ...],
     *,
-    holdout: float = 0.2,
+    holdout: float = HOLDOUT,
     output: Path | None = None,
     choice: ReadingChoice = LAST_ROWS,
 ) -> Selection:

@@ -31,7 +31,7 @@ from ster.vectors.effect_selection import (
 )
 from ster.vectors.methods import EFFECT_METHODS
 from ster.vectors.selection import PairRows, summarize_baseline
-from ster.vectors.strengths import Strength, StrengthLike, take_strength
+from ster.vectors.strengths import Strength, StrengthLike, take_share
 from ster.workflows.neutral_answers import encode_neutral
 from ster.workflows.pairs import plan_pairs, read_pairs
 from ster.workflows.steered_sides import SteeredSides
@@ -111,24 +111,6 @@ def optimize_by_effect(
     for doubt in selection.doubts:
         session.reporter.warn(doubt)
     return selection
-
-
-def take_share(strength: StrengthLike) -> Strength:
-    """Take a strength that is a positive share of each layer's norm.
-
-    Raises:
-        UsageError: It counts in something else, or is not positive.
-    """
-    taken = take_strength(strength)
-    if not taken.of_norm or not taken.value > 0:
-        raise UsageError(
-            f"candidates are steered by a share of each layer's norm, such as 0.2n, "
-            f"not {taken}",
-            field="strength",
-            found=strength,
-            expected="a positive number followed by n",
-        )
-    return taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

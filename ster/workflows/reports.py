@@ -1,10 +1,13 @@
-"""What a ``Runtime`` reports of pairs beside how a vector orders them."""
+"""What a ``Runtime`` reports: of pairs, of what vectors move, and of itself."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
+from ster.documents.pair_sets.inspection import PairInspection
 from ster.documents.pairs import PairSet
+from ster.documents.reference_states import Reference, read_reference
 from ster.layers import Layers, select_layers
 from ster.runs.session import Session
 from ster.token_choice import Tokens
@@ -12,13 +15,17 @@ from ster.vectors.learning_curves import LearningCurve
 from ster.vectors.projection import Projection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthLike
+from ster.workflows.inspecting import inspect_tokens
 from ster.workflows.pairs import choose_reading
+from ster.workflows.parity import Parity, compare_states
 from ster.workflows.projecting import project_vector
 from ster.workflows.sizing import measure_curve
 
+Path = str | os.PathLike[str]
+
 
 class Reports:
-    """The methods of a ``Runtime`` that show what a vector moves and what it needs."""
+    """The methods of a ``Runtime`` that look closer and fit nothing that is kept."""
 
     _session: Session
 
@@ -111,3 +118,28 @@ class Reports:
             holdout=holdout,
             choice=choose_reading(tokens, role),
         )
+
+    def inspect(self, pairs: PairSet) -> PairInspection:
+        """Say what a pair set is like, in this model's tokens.
+
+        As ``pairs.inspect()``, but lengths are counted and sides compared in the tokens
+        that are the texts' own, as training encodes them.
+
+        Raises:
+            SterError: A side is refused.
+        """
+        return inspect_tokens(self._session, pairs)
+
+    def parity(self, reference: Path | Reference) -> Parity:
+        """Compare hidden states with those that another implementation computed.
+
+        Args:
+            reference: The reference document: JSON, safetensors or npz. A prompt in it
+                that has no tokens is encoded as this runtime encodes prompts.
+
+        Raises:
+            SterError: The reference does not suit the model, or the run is refused.
+        """
+        if not isinstance(reference, Reference):
+            reference = read_reference(reference)
+        return compare_states(self._session, reference)

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from ster.cli.options import offer
 from ster.cli.pairs.options import PAIR_FORMATS
 from ster.cli.steering import split_vector
-from ster.errors import UsageError
+from ster.errors import UsageError, check_word
 from ster.text import one_line
 from ster.vectors.methods import parse_method
-from ster.vectors.strengths import parse_strengths
+from ster.vectors.rules import RULES
+from ster.vectors.strengths import parse_strengths, take_share
 
 
 def _check_strength_words(text: str | None) -> str | None:
@@ -19,6 +21,18 @@ def _check_strength_words(text: str | None) -> str | None:
     if text is not None:
         parse_strengths(text)
     return text
+
+
+def _check_rule(word: str | None) -> str | None:
+    """Refuse what is no rule."""
+    return None if word is None else check_word("rule", word, RULES, field="--by")
+
+
+def _check_share(word: str | None) -> str | None:
+    """Refuse what is no positive share of norms."""
+    if word is not None:
+        take_share(word)
+    return word
 
 
 def _check_vector(word: str) -> str:
@@ -81,6 +95,54 @@ Holdout = Annotated[
         metavar="<SHARE>",
         help="The share of pairs, from the end of the file, that candidates are ranked "
         "on.",
+    ),
+]
+RankedHoldout = Annotated[
+    float | None,
+    typer.Option(
+        "--holdout",
+        metavar="<SHARE>",
+        help="By accuracy, which it implies: the share of pairs, from the end of the "
+        "file, that candidates are ranked on; 0.2 unless given.",
+    ),
+]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="<RULE>",
+        callback=_check_rule,
+        autocompletion=offer(*RULES),
+        help="What decides: effect, what steering does to pairs that were not fitted "
+        "on; or accuracy, how held-out pairs are ordered. effect unless --holdout is "
+        "given.",
+    ),
+]
+Share = Annotated[
+    str | None,
+    typer.Option(
+        "--strength",
+        metavar="<Sn>",
+        callback=_check_share,
+        help="By effect: what every candidate steers with, plus and minus, as a share "
+        "of its layer's own norm; 0.2n unless given.",
+    ),
+]
+PartSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="<N>",
+        min=0,
+        help="By effect: decides which pairs are fitted on; 0 unless given.",
+    ),
+]
+WriteAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--write-anyway",
+        help="By effect: write the artifact though its direction steers the wrong way "
+        "or no better than random ones.",
     ),
 ]
 Strengths = Annotated[

@@ -1,0 +1,87 @@
+"""How candidates steered pairs that they were not fitted on, and which was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ster.cli.tables.drawing import Column, Columns, plain, share, warning
+from ster.cli.tables.vectors import title
+from ster.text import counted, decimal
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ster.vectors.effect_selection import EffectCandidate, EffectSelection
+
+# Candidates that are shown; a document has all.
+SHOWN = 10
+
+
+def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
+    """Show the best candidates beside chance, and why the best may not be used."""
+    from ster.vectors.effect_cards import rank_candidates
+    from ster.vectors.effect_selection import DAMAGE_BOUND
+
+    yield from title(found.vector)
+    ranked = rank_candidates(found)
+    shown = ranked[:SHOWN]
+    yield Columns(columns=_columns(shown), marked=0)
+    if len(ranked) > SHOWN:
+        yield f"and {len(ranked) - SHOWN} more, which --json prints"
+    yield plain(
+        f"* chosen by effect over standard error: nats per pair at ± {found.strength}, "
+        f"fitted on one half of {counted(found.num_pairs, 'pair')} and scored on the "
+        "other"
+    )
+    tied = sum(each.tied for each in ranked)
+    if tied:
+        which = "1 other effect" if tied == 1 else f"{tied} other effects"
+        yield plain(f"{which} cannot be told from the chosen one on these pairs (=)")
+    yield plain(
+        f"random directions there: the luckiest of {len(found.random_effects)} has "
+        f"effect {found.luckiest:.3f}"
+    )
+    yield plain(
+        "damage: what log p per token of neutral answers loses; chosen among those "
+        f"up to {decimal(DAMAGE_BOUND)}"
+    )
+    for sentence in found.advice:
+        yield plain(sentence)
+    for sentence in found.doubts:
+        yield warning(sentence)
+
+
+def _columns(shown: Sequence[EffectCandidate]) -> list[Column]:
+    marks = ["*" if e.selected else "=" if e.tied else " " for e in shown]
+    reads = [each.reading for each in shown]
+    random = [share(each.random.percentile_95) for each in reads]
+    return [
+        Column(name="", cells=marks),
+        Column(name="layer", cells=[str(each.layer) for each in shown]),
+        Column(name="method", cells=[each.method for each in shown], is_text=True),
+        Column(name="effect", cells=[*map(_effect, shown)]),
+        Column(name="95 % interval", cells=[*map(_interval, shown)], rank=2),
+        Column(name="damage", cells=[*map(_damage, shown)], rank=1),
+        Column(name="fold accuracy", cells=[share(e.accuracy) for e in reads], rank=3),
+        Column(name="random", cells=random, rank=4),
+    ]
+
+
+def _effect(candidate: EffectCandidate) -> str:
+    effect = candidate.effect
+    if effect is None:
+        return "-"
+    error = effect.standard_error
+    return f"{effect.mean:+.3f}" + ("" if error is None else f" ± {error:.3f}")
+
+
+def _interval(candidate: EffectCandidate) -> str:
+    if candidate.effect is None or candidate.effect.interval is None:
+        return "-"
+    low, high = candidate.effect.interval
+    return f"{low:+.2f} to {high:+.2f}"
+
+
+def _damage(candidate: EffectCandidate) -> str:
+    return "-" if candidate.damage is None else f"{candidate.damage:.3f}"
