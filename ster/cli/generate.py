@@ -21,7 +21,6 @@ from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
 from ster.cli.progress import Seldom
 from ster.cli.steering import (
-    check_norms_once,
     load_vectors,
     parse_one_strength,
     parse_several_strengths,
@@ -32,14 +31,13 @@ from ster.cli.tables.answers import draw_answers, spelled
 from ster.cli.tables.drawing import draw
 from ster.errors import UsageError
 from ster.text import counted, one_line, printable
-from ster.vectors.applying import ADDING, Applying
 
 if TYPE_CHECKING:
     from ster.documents.answers import Answer
     from ster.documents.prompt_sets.value import PromptSet
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
-    from ster.vectors.steering import SteeringVector
+    from ster.vectors.interventions import Intervention
     from ster.vectors.strengths import Strength
 
 
@@ -196,23 +194,17 @@ def generate(
     vectors = vector_words or []
     check_given(context, strengths, vectors)
     times = parse_several_strengths(strength if strengths is None else strengths)
-    check_norms_once(vectors, times)
     applying = take_applying(applied, vectors, times)
     flags.check_device()
-    inputs = [system_path] if system_path else []
-    inputs += [path for path, _ in map(split_vector, vectors)]
+    inputs = [path for path, _ in map(split_vector, vectors)]
+    inputs += [system_path] if system_path else []
     if output_path is not None:
         check_output(output_path, input_file(prompts_path) + inputs)
     prompts = read_prompts(prompts_path, [prompt or ""])
     how = replace(how, system=read_system(system_path))
     prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
-    asked = Asked(
-        prompts=prompts,
-        steer=load_vectors(vectors),
-        applying=applying,
-        strengths=times,
-        how=how,
-    )
+    steer = intervene(load_vectors(vectors), applying)
+    asked = Asked(prompts=prompts, steer=steer, strengths=times, how=how)
     return answer(flags, asked, output_path, is_table=strengths is not None, text=text)
 
 
@@ -222,23 +214,22 @@ class Asked:
 
     Args:
         prompts: Each is answered at every strength.
-        steer: What is applied to the stream: vectors, each with its strength.
-        strengths: What all of these are multiplied by.
+        steer: What is done to the stream: vectors, each with its strength, and how
+            they are applied.
+        strengths: What all strengths are multiplied by.
         how: How prompts are answered.
-        applying: How vectors are applied, and to which tokens.
     """
 
     prompts: PromptSet
-    steer: Sequence[tuple[SteeringVector, Strength]]
+    steer: Sequence[Intervention]
     strengths: Sequence[Strength]
     how: Answering
-    applying: Applying = ADDING
 
     def answers(self, runtime: Runtime) -> Iterator[Answer]:
         """Answer all; refuse at once what needs no weights."""
         return runtime.answers(
             self.prompts,
-            steer=intervene(self.steer, self.applying),
+            steer=self.steer,
             strengths=self.strengths if self.steer else None,
             answering=self.how,
         )
@@ -266,7 +257,7 @@ def answer(
         return
     with flags.open() as runtime:
         (strength,) = asked.strengths
-        steer = intervene(asked.steer, asked.applying, strength)
+        steer = [each.at(strength) for each in asked.steer]
         pieces = runtime.stream(
             asked.prompts.prompts[0], steer=steer, answering=asked.how
         )

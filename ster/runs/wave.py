@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,43 +61,79 @@ def read_rows(
             prompts, wanted.positions, layers, deltas, on_block, lengths
         )
         return [wanted.reduce(rows)]
-    top = layers[-1]
     adding = Steerings(decoder, [deltas], ((0, length) for length in lengths))
-    steered = _pack(decoder, prompts, lengths, adding, top)
-    # Prompts that begin alike share rows; the top layer has the wanted rows alone.
-    distinct, places = wanted.find(steered.packed)
-    before = distinct, places
-    if steered.parting is not None:
-        before = wanted.find(steered.before)
+    steered = _pack(decoder, prompts, lengths, adding, layers[-1])
+    places = _Places.of(steered, wanted, layers[-1])
     shape = sum(wanted.num_rows), len(layers), decoder.spec.hidden_size
-    read = [np.empty(shape, np.float32) for _ in points]
+    read = {point: np.empty(shape, np.float32) for point in points}
     inner = inner_points(points)
-
-    def look(layer: int, hidden: Array, found: Mapping[str, Array]) -> None:
-        if found or layer not in layers:
-            decoder.materialize(hidden, *found.values())
-        if layer in layers:
-            rows, those = distinct, places
-            if steered.parting is not None and layer <= steered.parting:
-                rows, those = before
-            elif layer == top:
-                rows = np.arange(len(distinct))
-            streams = {RESID_POST: hidden, **found}
-            for point, of_point in zip(points, read, strict=True):
-                copied = wanted.put(decoder.rows(streams[point], rows), those)
-                of_point[:, layers.index(layer)] = copied
-
-    parts = steered.parts(decoder, adding, num_blocks=top + 1, top_rows=distinct)
+    top_rows, before = places.after[0], steered.before
     run_blocks(
         decoder,
-        steered.before.token_ids,
-        steered.before.position_ids,
-        parts,
+        before.token_ids,
+        before.position_ids,
+        steered.parts(decoder, adding, num_blocks=layers[-1] + 1, top_rows=top_rows),
         points=dict.fromkeys(layers, inner) if inner else NO_POINTS,
-        look=look,
+        look=_Look(decoder, wanted, places, layers, read),
         on_block=on_block,
     )
-    return read
+    return [*read.values()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """Where the wanted rows are. Prompts that begin alike share rows of a stream.
+
+    Args:
+        before: Rows of the stream up to the parting, and the place in them of each row
+            that is wanted.
+        after: The same of the stream after it.
+        parting: The layer after which the stream has other rows; None is never.
+        top: The last layer, which has these rows alone.
+    """
+
+    before: tuple[Ints, Ints | None]
+    after: tuple[Ints, Ints | None]
+    parting: int | None
+    top: int
+
+    @classmethod
+    def of(cls, steered: SteeredPrompts, wanted: WantedRows, top: int) -> _Places:
+        """Find them."""
+        before = after = wanted.find(steered.packed)
+        if steered.parting is not None:
+            before = wanted.find(steered.before)
+        return cls(before=before, after=after, parting=steered.parting, top=top)
+
+    def at(self, layer: int) -> tuple[Ints, Ints | None]:
+        """Return those after a layer."""
+        if self.parting is not None and layer <= self.parting:
+            return self.before
+        rows, places = self.after
+        return (np.arange(len(rows)) if layer == self.top else rows), places
+
+
+@dataclass(frozen=True, slots=True)
+class _Look(Generic[Array]):
+    """Copies the wanted rows out as the stream passes; see ``run_blocks``."""
+
+    decoder: Decoder[Array]
+    wanted: WantedRows
+    places: _Places
+    layers: Sequence[int]
+    read: Mapping[str, F32]
+
+    def __call__(self, layer: int, hidden: Array, found: Mapping[str, Array]) -> None:
+        """Finish the pending work, and copy rows of a layer that is read."""
+        if found or layer not in self.layers:
+            self.decoder.materialize(hidden, *found.values())
+        if layer not in self.layers:
+            return
+        rows, places = self.places.at(layer)
+        streams = {RESID_POST: hidden, **found}
+        for point, of_point in self.read.items():
+            copied = self.decoder.rows(streams[point], rows)
+            of_point[:, self.layers.index(layer)] = self.wanted.put(copied, places)
 
 
 def _pack(

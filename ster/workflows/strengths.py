@@ -18,7 +18,9 @@ from ster.documents.pairs import PairSet
 from ster.errors import DirectionError
 from ster.runs.scoring import check_responses, plan_scoring
 from ster.runs.session import Session
+from ster.stream.changes import Deltas
 from ster.text import decimal
+from ster.vectors.applying import Applying
 from ster.vectors.measured import MeasuredStrength, StrengthChoice, StrengthTrial
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
@@ -111,25 +113,17 @@ def measure_strengths(
         CapacityError: The run does not fit.
     """
     # Nothing is the baseline, whether anybody asks for it or not.
-    applying = trial.applying
-    asked = [
-        None if applying.does_nothing_at(each) else each for each in trial.strengths
-    ]
+    nothing = trial.applying.does_nothing_at
+    asked = [None if nothing(each) else each for each in trial.strengths]
     distinct = [*dict.fromkeys([None, *asked])]
-    num_layers = session.spec.num_hidden_layers
-    steerings = [
-        {}
-        if each is None
-        else trial_deltas(vector, each, residual_norms, applying, num_layers)
-        for each in distinct
-    ]
+    steerings = _steerings(session, vector, distinct, trial.applying, residual_norms)
     check_responses(sides.responses, steerings)
     scoring = plan_scoring(
         session,
         sides.responses,
         trial.batch_size,
         steerings=len(distinct),
-        by_prompt=applying.where.needs_prompt,
+        by_prompt=trial.applying.where.needs_prompt,
     )
     with scoring.open() as scorer:
         found = scorer.score_all(steerings)
@@ -149,6 +143,21 @@ def measure_strengths(
         forms=_count(sides.responses.forms[0::2]),
         residual_norms=residual_norms,
     )
+
+
+def _steerings(
+    session: Session,
+    vector: SteeringVector,
+    strengths: Sequence[Strength | None],
+    applying: Applying,
+    norms: Sequence[float],
+) -> list[Deltas]:
+    """Say what is done at each strength; None is nothing."""
+    num_layers = session.spec.num_hidden_layers
+    return [
+        {} if each is None else trial_deltas(vector, each, norms, applying, num_layers)
+        for each in strengths
+    ]
 
 
 def _count(forms: Sequence[str]) -> dict[str, int]:
