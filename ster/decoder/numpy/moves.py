@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,26 +19,30 @@ def move(hidden: F32, moves: Moves[Any], which: Ints | None) -> None:
         moves: The moves.
         which: The move of each row; None is the first for all.
     """
-    rows = np.zeros(1, np.int64) if which is None else which  # one row goes with all
-    directions = moves.directions[rows]
+    rows = np.zeros(1, np.int64) if which is None else which  # one goes with all rows
+    # A stream lies column by column, and what is added to it has to lie the same way.
+    columns = hidden.T
+    order: Literal["C", "F"] = "C" if hidden.strides[0] < hidden.strides[1] else "F"
+    directions = np.array(moves.directions.T[:, rows], order=order)
     offset, slope, low, high, below = moves.numbers[rows].T
     # BLAS multiplies with one vector.
-    several = len(directions) > 1
-    projection = _product(hidden, directions) if several else hidden @ directions[0]
+    is_one = len(rows) == 1
+    projection = hidden @ directions[:, 0] if is_one else _product(columns, directions)
     shift = np.clip(offset + slope * projection, low, high)
     shift[projection >= below] = 0
+    step = np.multiply(directions, shift, order=order)
     if moves.keep_norm is None:
-        hidden += shift[:, None] * directions
+        columns += step
         return
-    before = _product(hidden, hidden)
-    hidden += shift[:, None] * directions
-    after = _product(hidden, hidden)
+    before = _product(columns, columns)
+    columns += step
+    after = _product(columns, columns)
     kept = (moves.keep_norm[rows, 0] > 0) & (shift != 0) & (after > 0)
     scale = np.sqrt(before / np.where(kept, after, 1), dtype=np.float32)
-    hidden *= np.where(kept, scale, np.float32(1))[:, None]
+    columns *= np.where(kept, scale, np.float32(1))
 
 
 def _product(one: F32, other: F32) -> F32:
-    """Multiply rows with rows, (num_rows,)."""
-    product: F32 = np.einsum("ij,ij->i", one, other)
+    """Multiply columns with columns, (num_columns,)."""
+    product: F32 = np.einsum("ij,ij->j", one, other)
     return product
