@@ -25,9 +25,7 @@ def move(hidden: F32, moves: Moves[Any], which: Ints | None) -> None:
     order: Literal["C", "F"] = "C" if hidden.strides[0] < hidden.strides[1] else "F"
     directions = np.array(moves.directions.T[:, rows], order=order)
     offset, slope, low, high, below = moves.numbers[rows].T
-    # BLAS multiplies with one vector.
-    is_one = len(rows) == 1
-    projection = hidden @ directions[:, 0] if is_one else _product(columns, directions)
+    projection = _product(columns, directions)
     shift = np.clip(offset + slope * projection, low, high)
     shift[projection >= below] = 0
     step = np.multiply(directions, shift, order=order)
@@ -43,6 +41,12 @@ def move(hidden: F32, moves: Moves[Any], which: Ints | None) -> None:
 
 
 def _product(one: F32, other: F32) -> F32:
-    """Multiply columns with columns, (num_columns,)."""
-    product: F32 = np.einsum("ij,ij->j", one, other)
+    """Multiply columns with columns, or with one, (num_columns,).
+
+    Not by BLAS, whose threads would stay awake beside those that run the blocks.
+    """
+    if other.shape[1] == 1:
+        product: F32 = np.einsum("ij,i->j", one, other[:, 0])
+    else:
+        product = np.einsum("ij,ij->j", one, other)
     return product
