@@ -25,6 +25,7 @@ _EXPECTED = (
     "last, text, all, mean, or indices and half-open ranges such as 0,-3..; negative "
     "ones count from the end"
 )
+_ONE_ROW = "last, text, mean and an index"
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _RANGE = re.compile(r"([+-]?[0-9]{1,18})?\.\.([+-]?[0-9]{1,18})?", re.ASCII)
 
@@ -59,6 +60,13 @@ class TokenChoice:
         return self.words != "all" and (
             len(self.picks) < 2 or self.function is not None
         )
+
+    @property
+    def is_one(self) -> bool:
+        """Whether no prompt can have several rows, however long it is."""
+        if self.words == "all" or self.function is not None or len(self.picks) > 1:
+            return False
+        return all(map(_is_at_most_one, self.picks))
 
     @property
     def needs_text(self) -> bool:
@@ -141,6 +149,38 @@ def choose_tokens(tokens: Tokens) -> TokenChoice:
     if not picks:
         raise _unknown(tokens)
     return TokenChoice(words=",".join(map(_word, picks)), picks=picks)
+
+
+def choose_one_row(tokens: Tokens) -> TokenChoice:
+    """Choose one row of every text, as of each side of a pair.
+
+    Raises:
+        UsageError: As for ``choose_tokens``, or a text can have several such rows, or a
+            function chooses them, which no document records.
+    """
+    choice = choose_tokens(tokens)
+    if not choice.is_one:
+        raise UsageError(
+            f"tokens {choice.words} are not one row of each side of a pair; "
+            f"{_ONE_ROW} are",
+            field="tokens",
+            found=choice.words,
+            expected=_ONE_ROW,
+        )
+    return choice
+
+
+def _is_at_most_one(pick: int | slice) -> bool:
+    if isinstance(pick, int):
+        return True
+    start: int = pick.start or 0
+    stop: int | None = pick.stop
+    if start < 0 and stop is not None and stop >= 0:
+        # From near the end to near the beginning: rows of short texts only.
+        return min(stop, -start) < 2
+    if start >= 0 and (stop is None or stop < 0):
+        return False
+    return (stop or 0) - start < 2
 
 
 def _parse(segment: str, words: str) -> int | slice:

@@ -10,6 +10,8 @@ import numpy as np
 from ster.documents.activations.read_tokens import NO_TOKEN, ReadTokens
 from ster.documents.activations.value import Activations
 from ster.vectors.comparison import Comparison
+from ster.vectors.controls import ControlEffects
+from ster.vectors.effects import Effect
 from ster.vectors.learning_curves import CurvePoint, LearningCurve
 from ster.vectors.measured import MeasuredStrength, StrengthChoice
 from ster.vectors.projection import Projection
@@ -20,6 +22,7 @@ from ster.vectors.selection import (
     LayerScore,
     Selection,
 )
+from ster.vectors.side_rises import SideLengths, SideRises
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
 
@@ -100,13 +103,38 @@ def evaluation(*, measured: bool = False, num_layers: int = 2) -> Evaluation:
     )
 
 
-def strength_choice() -> StrengthChoice:
-    """Make three measured strengths, not in order."""
+def measured_strength(strength: float, effect: float = 1.0, **parts: Any) -> Any:
+    """Make a strength whose effect is sure within half a nat, beside two copies."""
+    whole: dict[str, Any] = {
+        "strength": strength,
+        "ordered": 0.5,
+        "mean_shift": 0.5,
+        "effect": Effect(
+            mean=effect, standard_error=0.25, interval=(effect - 0.5, effect + 0.5)
+        ),
+        "rises": SideRises(
+            positive=0.25,
+            negative=-0.25,
+            positive_per_token=0.05,
+            negative_per_token=-0.05,
+            effect_per_token=0.1,
+        ),
+        "damage": 0.125,
+        "controls": ControlEffects(effects=(0.01, -0.01), own=effect, num_pairs=8),
+    }
+    return MeasuredStrength(**(whole | parts))
+
+
+def strength_choice(*, chosen: bool = True) -> StrengthChoice:
+    """Make three measured strengths, not in order; none may do too much damage."""
+    damage = 0.125 if chosen else 0.75
     return StrengthChoice(
         candidates=(
-            MeasuredStrength(strength=4.0, ordered=0.75, mean_shift=1.5, selected=True),
-            MeasuredStrength(strength=-2.0, ordered=0.25, mean_shift=-0.5),
-            MeasuredStrength(strength=2.0, ordered=0.5, mean_shift=0.5),
+            measured_strength(
+                4.0, ordered=0.75, mean_shift=1.5, selected=chosen, damage=damage
+            ),
+            measured_strength(-2.0, ordered=0.25, mean_shift=-0.5, effect=-0.5),
+            measured_strength(2.0, ordered=0.5, mean_shift=0.5, effect=0.5),
         ),
         layers=(1, 3),
         method="caa",
@@ -114,6 +142,13 @@ def strength_choice() -> StrengthChoice:
         num_scored=8,
         forms={"alone": 8},
         residual_norms=(30.0, 50.0),
+        lengths=SideLengths(
+            positive_longer=4,
+            negative_longer=4,
+            num_pairs=8,
+            positive_mean=5.0,
+            negative_mean=5.0,
+        ),
     )
 
 

@@ -189,13 +189,15 @@ def test_a_notebook_sees_an_evaluation_beside_chance():
         ["1", "0.75", "0.250 to 0.875", "0.500 (0.625)", "2"],
     ]
     assert page.strong[1:6] == page.rows[start + 2]
+    best = ["4", "1", "+0.50 to +1.50", "0.125", "0.01", "0.75", "1.5"]
+    header = ["strength", "effect (nats)", "95 % interval", "damage", "random"]
     assert page.rows[-4:] == [
-        ["strength", "pairs ordered", "mean shift (nats)"],
-        ["4", "0.75", "1.5"],
-        ["-2", "0.25", "-0.5"],
-        ["2", "0.5", "0.5"],
+        [*header, "pairs ordered", "mean shift (nats)"],
+        best,
+        ["-2", "-0.5", "-1.00 to +0.00", "0.125", "0.01", "0.25", "-0.5"],
+        ["2", "0.5", "+0.00 to +1.00", "0.125", "0.01", "0.5", "0.5"],
     ]
-    assert page.strong[6:] == ["4", "0.75", "1.5"]
+    assert page.strong[6:] == best
 
 
 def test_a_notebook_sees_the_best_of_many_layers():
@@ -222,7 +224,17 @@ def test_a_notebook_sees_what_was_chosen():
 def test_a_notebook_sees_strengths():
     page = read(made.strength_choice())
     assert ["pairs", "8 of 9 scored"] in page.rows
-    assert page.strong == ["Strengths of caa, layers 1, 3", "4", "0.75", "1.5"]
+    assert page.strong[:3] == ["Strengths of caa, layers 1, 3", "4", "1"]
+
+
+def test_a_notebook_sees_that_no_strength_is_chosen():
+    choice = made.strength_choice(chosen=False)
+    page = read(choice)
+    assert len(page.strong) == 1  # the title alone
+    warned = [row[1] for row in page.rows if row[0] == "warning"]
+    assert len(warned) == 1
+    assert warned[0].startswith("no strength is chosen: the nearest is 4")
+    assert repr(choice) == "StrengthChoice(none of 3 strengths holds up on 8 pairs)"
 
 
 def test_plain_reprs_are_one_line():
@@ -235,5 +247,5 @@ def test_plain_reprs_are_one_line():
         "(random 0.5), on 2 held-out pairs)"
     )
     assert repr(made.strength_choice()) == (
-        "StrengthChoice(best of 3 strengths: 4 orders 0.75 of 8 pairs, mean shift 1.5)"
+        "StrengthChoice(best of 3 strengths: 4, effect 1 on 8 pairs, damage 0.125)"
     )

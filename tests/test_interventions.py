@@ -229,8 +229,12 @@ def test_answers_are_read_where_their_prompts_end(checkpoint, device, where, lay
     assert_close(last.at_point("resid_post").array, ends, allowed)
 
 
-@pytest.mark.parametrize(("how", "where"), [("replace", "generated"), ("add", "-1..")])
+@pytest.mark.parametrize(
+    ("how", "where"),
+    [("replace", "generated"), ("add", "-1.."), ("at-least", "all"), ("remove", "all")],
+)
 def test_a_trial_measures_what_is_scored(checkpoint, how, where):
+    """And its effect is half of the shift less that of the opposite vector."""
     runtime = load(checkpoint, "cpu")
     vector = vector_of(runtime)
     pairs = ster.PairSet.of(
@@ -241,21 +245,28 @@ def test_a_trial_measures_what_is_scored(checkpoint, how, where):
             for asked, one, two in zip(PROMPTS, ANSWERS, ANSWERS[::-1], strict=True)
         ]
     )
-    trial = ster.StrengthTrial.of([-2, 0, 2])
+    strengths = [-2, 2] if how != "remove" else [0.5, 1]
+    trial = ster.StrengthTrial.of(strengths, random_directions=2)
     steer = Intervention(vector, how=how, where=where)
     report = runtime.evaluate(pairs, steer, trial).strength
     assert report is not None
     sides, asked = pairs.prompts, pairs.asked
     plain = np.array(runtime.score_responses(sides, prompts=asked))
-    for measured in report.candidates:
-        steered = steer.at(measured.strength)
-        scores = runtime.score_responses(sides, prompts=asked, steer=steered)
+
+    def shift(steer: Intervention) -> float:
+        scores = runtime.score_responses(sides, prompts=asked, steer=steer)
         rises = np.array(scores) - plain
-        shift = (rises[0::2] - rises[1::2]).mean()
-        assert measured.mean_shift == pytest.approx(shift, abs=1e-4)
-    shifts = [each.mean_shift for each in report.candidates]
-    assert (shifts[1] == 0) == (how == "add")
-    assert len(set(shifts)) == 3
+        return float((rises[0::2] - rises[1::2]).mean())
+
+    for measured in report.candidates:
+        up = Intervention(vector, measured.strength, how=how, where=where)
+        down = Intervention(-vector, measured.strength, how=how, where=where)
+        assert measured.mean_shift == pytest.approx(shift(up), abs=1e-4)
+        effect = (shift(up) - shift(down)) / 2
+        assert measured.effect.mean == pytest.approx(effect, abs=1e-4)
+        assert measured.controls is not None
+        assert len(set(measured.controls.effects)) == (1 if how == "remove" else 2)
+    assert len({each.mean_shift for each in report.candidates}) == 2
 
 
 def test_a_trial_says_how_much(checkpoint):
@@ -270,6 +281,10 @@ def test_a_trial_says_how_much(checkpoint):
     ):
         with pytest.raises(UsageError, match=sentence):
             runtime.evaluate(pairs, steer, trial)
+    trial = ster.StrengthTrial.of([0, 2])
+    for how in ("replace", "clamp", "at-least", "at-most"):
+        with pytest.raises(UsageError, match=f"{how} at 0 does something"):
+            runtime.evaluate(pairs, Intervention(vector, how=how), trial)
 
 
 def test_several_are_done_in_their_order(checkpoint, device):

@@ -277,6 +277,7 @@ def test_under_a_template_pairs_are_read_as_turns(toy, tmp_path):
     assert list(found.prompts) == PAIRS.prompts
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 @pytest.mark.parametrize(
     ("template", "forms"),
     [
@@ -304,6 +305,7 @@ def test_strengths_say_how_many_pairs_got_which_form(tmp_path, template, forms):
     assert candidate["mean_shift"] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_one_form_is_not_counted(toy):
     pairs = PairSet.of([("the sea is calm .", "the wind")])
     report = toy.evaluate(pairs, toy.train(pairs), StrengthTrial.of([1])).document
@@ -312,6 +314,7 @@ def test_one_form_is_not_counted(toy):
     assert "response_form_counts" not in strength
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_pairs_that_are_left_out_are_not_counted(toy):
     vector = toy.train(PAIRS)
     trial = StrengthTrial.of([1], max_sequence=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from ster import PairSet, Runtime, SteeringVector, StrengthTrial, load
 from ster.errors import DirectionError, DocumentError, UsageError, WeightsError
 from tests.checkpoints import make_config, make_tensors, text, write_checkpoint
+from tests.made import strength_choice
 
 NORMS = (2.0, 30.0)
 PROMPTS = [text([3, 4, 9]), text([5, 6])]
@@ -230,7 +232,7 @@ class Listener:
         self.notes.append(sentence)
 
     def warn(self, sentence: str) -> None:
-        raise AssertionError(sentence)
+        assert sentence.startswith("no strength is chosen"), sentence
 
     def progress(self, progress: object) -> None:
         pass
@@ -292,6 +294,7 @@ def test_a_vector_of_another_model_is_named_by_its_file(runtime: Runtime):
     assert (caught.value.path, caught.value.causes) == ("b.json", ("it is b.json",))
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_strengths_in_norms_are_scored_layer_by_layer(runtime: Runtime):
     vector = runtime.train(PAIRS, layers=[0, 1, 2])
     norms = vector.residual_norms or ()
@@ -320,9 +323,17 @@ def test_strengths_in_norms_are_scored_layer_by_layer(runtime: Runtime):
         (2.0, None),
         (pytest.approx(0.5 * mean), "0.5n"),
     ]
-    best = choice.selected
-    assert report.get("selected_strength_word") == best.strength_word
-    assert report["selected_strength"] == best.strength
+    assert choice.selected is None
+    assert report["selected_strength"] is None
+    assert "selected_strength_word" not in report
+
+
+def test_a_chosen_strength_in_norms_is_spelled():
+    choice = strength_choice()
+    first = replace(choice.candidates[0], strength_word="0.1n")
+    report = replace(choice, candidates=(first, *choice.candidates[1:])).document
+    assert report["selected_strength"] == 4.0
+    assert report["selected_strength_word"] == "0.1n"
 
 
 def test_a_vector_without_norms_counts_in_those_of_the_pairs(runtime: Runtime):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ster.errors import PromptError, UsageError
-from ster.token_choice import choose_tokens, parse_tokens
+from ster.token_choice import choose_one_row, choose_tokens, parse_tokens
 
 
 def chosen(words: object, num_tokens: int = 6, own=(2, 5)) -> list[int]:
@@ -73,6 +73,28 @@ def test_ranges_mean_what_they_mean_to_a_list(start, stop, num_tokens):
     else:
         with pytest.raises(PromptError, match="are none of the"):
             chosen(words, num_tokens)
+
+
+@given(
+    start=st.none() | st.integers(-5, 5),
+    stop=st.none() | st.integers(-5, 5),
+)
+def test_a_range_is_one_row_if_it_has_no_two_in_a_text_of_any_length(start, stop):
+    most = max(len(range(length)[start:stop]) for length in range(20))
+    assert choose_tokens(slice(start, stop)).is_one == (most < 2)
+
+
+@pytest.mark.parametrize("words", ["last", "text", "mean", "-2", "0", 3, "-1..", [1]])
+def test_what_is_one_row_of_a_side_is_taken(words):
+    assert choose_one_row(words) == choose_tokens(words)
+
+
+@pytest.mark.parametrize(
+    "words", ["all", "0,1", "0..2", "-3..", "..", [0, 0], len, slice(1, None)]
+)
+def test_what_may_be_several_rows_of_a_side_is_refused(words):
+    with pytest.raises(UsageError, match="are not one row of each side of a pair; las"):
+        choose_one_row(words)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from ster.cli.panels import WATCHED, open_formatter, write_panels
 from ster.cli.streams import say
 from ster.errors import PromptError, check_word
-from ster.token_choice import parse_tokens
+from ster.token_choice import choose_one_row, parse_tokens
 
 TEXT = "ster.text"
 # One letter for the flags that people type most. No command has two with the same.
@@ -72,6 +72,13 @@ def _check_tokens(words: str | None) -> str | None:
     return words
 
 
+def _check_side_tokens(words: str | None) -> str | None:
+    """Refuse what can be several rows of a side, before a model is looked for."""
+    if words is not None:
+        choose_one_row(words)
+    return words
+
+
 def _check_role(word: str | None) -> str | None:
     """Refuse what is no role."""
     return None if word is None else check_word("role", word, ("user", "assistant"))
@@ -105,12 +112,33 @@ Role = Annotated[
         help="Whose turn a prompt is under a template: user or assistant.",
     ),
 ]
+SideTokens = Annotated[
+    str,
+    typer.Option(
+        "--tokens",
+        metavar="<TOKENS>",
+        callback=_check_side_tokens,
+        help="Which token of each side is read: last, the encoded text's; text, the "
+        "last of the side itself inside a template; mean, over the side's own tokens; "
+        "or an index, a negative one counted from the end.",
+    ),
+]
+SideRole = Annotated[
+    str,
+    typer.Option(
+        "--role",
+        metavar="<ROLE>",
+        callback=_check_role,
+        help="Whose turn a side without a prompt is under a template: user or "
+        "assistant.",
+    ),
+]
 TrainedTokens = Annotated[
     str | None,
     typer.Option(
         "--tokens",
         metavar="<TOKENS>",
-        callback=_check_tokens,
+        callback=_check_side_tokens,
         help="Which token of each side is read: last, text, mean or an index; what "
         "the vector was fitted to unless given.",
     ),

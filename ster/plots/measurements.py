@@ -91,7 +91,7 @@ def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) 
     """Draw what steering does at each strength: mean shift, and share of pairs ordered.
 
     The shift is in nats, on the left; the share is on the right, on a second Axes of
-    the figure. The chosen strength is ringed.
+    the figure. The chosen strength is ringed, if one was chosen.
 
     Args:
         measured: An evaluation that measured strengths, or its ``.strength``.
@@ -119,17 +119,23 @@ def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) 
     right = ax.twinx()
     lines = ax.plot(x, shifts, label="mean shift (left)", **style(0))
     lines += right.plot(x, shares, label="pairs ordered (right)", **style(1))
-    best = choice.selected
-    ring = ax.scatter(
-        best.strength, best.mean_shift, label="chosen", edgecolors="0.3", **_RING
-    )
+    handles: list[Any] = [*lines]
+    if best := choice.selected:
+        handles.append(
+            ax.scatter(
+                best.strength,
+                best.mean_shift,
+                label="chosen",
+                edgecolors="0.3",
+                **_RING,
+            )
+        )
     ax.axhline(0, color=GREY, lw=0.8)
     right.axhline(0.5, color=GREY, lw=0.8, linestyle=":")
     ax.set_xlabel("strength (times the vector)")
     ax.set_ylabel("mean shift (nats)")
     right.set_ylabel("share of pairs ordered")
     right.set_ylim(-0.03, 1.03)
-    handles: list[Any] = [*lines, ring]
     _legend(ax, handles=handles)
     return ax
 

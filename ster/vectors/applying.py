@@ -88,6 +88,11 @@ class Applying:
         """Whether nothing is done but to add, though not to all tokens perhaps."""
         return self.how == "add" and not self.keep_norm
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether the opposite strength does what the opposite vector does."""
+        return self.how in ("add", "replace")
+
     def does_nothing_at(self, strength: Strength) -> bool:
         """Tell whether a strength is 0 in a way in which 0 is nothing."""
         return not strength.value and self.how in ("add", "remove", "add-below")
@@ -110,6 +115,21 @@ class Applying:
                 f"clamp limits to -c..c, so c cannot be {strength}",
                 "at-least and at-most limit on one side",
                 field="strength",
+                found=str(strength),
+            )
+
+    def check_tried(self, strength: Strength) -> None:
+        """Refuse a strength that no trial measures this way.
+
+        Raises:
+            UsageError: As for ``check``; or it is 0, and does something all the same.
+        """
+        self.check(strength)
+        if not strength.value and not self.does_nothing_at(strength):
+            raise UsageError(
+                f"0 is what a trial compares with, and {self.how} at 0 does something",
+                "remove takes out what replace at 0 does; a small strength is near 0",
+                field="strengths",
                 found=str(strength),
             )
 

@@ -10,6 +10,7 @@ from ster.layers import abridge
 from ster.text import counted
 
 if TYPE_CHECKING:
+    from ster.vectors.confounds import Confound
     from ster.vectors.measured import MeasuredStrength, StrengthChoice
     from ster.vectors.selection import (
         Baseline,
@@ -85,6 +86,7 @@ def evaluation_card(evaluation: Evaluation) -> Card:
             ("method", vector.method),
             ("chat template", evaluation.chat_template),
             ("best", _short(best)),
+            ("orders as many", _join(evaluation.confounds)),
         ],
         tables=tables,
     )
@@ -110,6 +112,7 @@ def selection_card(selection: Selection) -> Card:
             ("model", selection.vector.model),
             ("measured", _held(selection)),
             ("random directions at their best layer", _chance(chance)),
+            ("orders as many", _join(selection.confounds)),
         ],
         tables=[
             _ranking(
@@ -121,11 +124,13 @@ def selection_card(selection: Selection) -> Card:
 
 def describe_strengths(choice: StrengthChoice) -> str:
     """Write measured strengths on one line."""
-    best = choice.selected
+    best, strengths = choice.selected, counted(len(choice.candidates), "strength")
+    pairs = counted(choice.num_scored, "pair")
+    if best is None:
+        return f"StrengthChoice(none of {strengths} holds up on {pairs})"
     return (
-        f"StrengthChoice(best of {counted(len(choice.candidates), 'strength')}: "
-        f"{best.strength:g} orders {best.ordered:.4g} of "
-        f"{counted(choice.num_scored, 'pair')}, mean shift {best.mean_shift:.4g})"
+        f"StrengthChoice(best of {strengths}: {best.spelled}, effect "
+        f"{best.effect.mean:.4g} on {pairs}, damage {best.damage:.4g})"
     )
 
 
@@ -136,6 +141,7 @@ def strength_card(choice: StrengthChoice) -> Card:
         facts=[
             ("pairs", f"{choice.num_scored} of {choice.num_pairs} scored"),
             ("n, the mean residual norm", float(choice.residual_norm)),
+            *[("warning", doubt) for doubt in choice.doubts],
         ],
         tables=[_strengths(choice)],
     )
@@ -144,13 +150,34 @@ def strength_card(choice: StrengthChoice) -> Card:
 def _strengths(choice: StrengthChoice) -> Table:
     rows = _ranked(choice.candidates, MAX_ROWS)
     return Table(
-        header=["strength", "pairs ordered", "mean shift (nats)"],
-        rows=[[float(each.strength), each.ordered, each.mean_shift] for each in rows],
+        header=[
+            "strength",
+            "effect (nats)",
+            "95 % interval",
+            "damage",
+            "random",
+            "pairs ordered",
+            "mean shift (nats)",
+        ],
+        rows=[_strength_row(each) for each in rows],
         num_rows=len(choice.candidates),
         noun="strength",
-        remark=", none that orders more pairs",
-        marked=[rows.index(choice.selected)],
+        remark=", none with a larger effect",
+        marked=[index for index, each in enumerate(rows) if each.selected],
     )
+
+
+def _strength_row(each: MeasuredStrength) -> list[object]:
+    bounds = each.effect.interval
+    return [
+        each.strength_word or float(each.strength),
+        each.effect.mean,
+        f"{bounds[0]:+.2f} to {bounds[1]:+.2f}" if bounds else "-",
+        each.damage,
+        each.controls.rms if each.controls else "-",
+        each.ordered,
+        each.mean_shift,
+    ]
 
 
 def _ranking(scored: Sequence[Scored], best: Scored, noun: str, *names: str) -> Table:
@@ -169,7 +196,7 @@ def _ranking(scored: Sequence[Scored], best: Scored, noun: str, *names: str) -> 
 def _ranked(
     candidates: Sequence[MeasuredStrength], number: int
 ) -> list[MeasuredStrength]:
-    best = sorted(candidates, key=lambda each: (not each.selected, -each.ordered))
+    best = sorted(candidates, key=lambda each: (not each.selected, -each.effect.mean))
     kept = {id(each) for each in best[:number]}
     return [each for each in candidates if id(each) in kept]
 
@@ -202,6 +229,10 @@ def _short(scored: Scored) -> str:
 
 def _held(selection: Selection) -> str:
     return f"on {counted(selection.num_holdout, 'held-out pair')}"
+
+
+def _join(confounds: Sequence[Confound]) -> str | None:
+    return ", ".join(map(str, confounds)) or None
 
 
 def _chance(chance: Baseline) -> str:

@@ -30,9 +30,10 @@ def effect_selection_card(selection: EffectSelection) -> Card:
         f"{best.layer}",
         facts=[
             ("model", selection.vector.model),
-            ("measured", f"at ± {selection.strength} on {selection.num_pairs} pairs"),
+            ("measured", f"at ± {selection.strength} on {selection.num_scored} pairs"),
             ("luckiest random direction", f"{selection.luckiest:.4g} nats"),
             *(("doubt", doubt) for doubt in selection.doubts),
+            ("orders as many", ", ".join(map(str, selection.confounds)) or None),
         ],
         tables=[
             Table(
@@ -55,7 +56,7 @@ def effect_selection_card(selection: EffectSelection) -> Card:
 
 
 def rank_candidates(selection: EffectSelection) -> list[EffectCandidate]:
-    """Put the chosen one first, then those of the largest effect over its error."""
+    """Put the chosen one first, then those whose effect is at least largest."""
     return sorted(
         selection.candidates,
         key=lambda each: (not each.selected, -each.rank, -each.reading.accuracy),

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from ster.errors import DirectionError
 from ster.html import to_html
 from ster.text import counted, decimal
+from ster.vectors.confounds import Confound
 from ster.vectors.effect_cards import describe_effect_selection, effect_selection_card
 from ster.vectors.effects import Effect
 from ster.vectors.selection import Baseline
 from ster.vectors.steering import SteeringVector
 
-# What log p of a token of a neutral answer may lose, in nats. At 0.2n the layers that
-# steer best lose 0.2 to 0.7; text that falls apart loses more than 1.
-DAMAGE_BOUND = 1.0
+# What log p of a token of a neutral answer may lose, in nats. At 0.1n no layer of a
+# small trained model lost more than 0.26 (benchmarks/README.md).
+DAMAGE_BOUND = 0.5
 # Standard errors that an effect must lie above zero.
 ERRORS_ABOVE_ZERO = 3.0
 
@@ -87,14 +88,15 @@ class EffectCandidate:
 
     @property
     def rank(self) -> float:
-        """What candidates are ranked by: the effect over its standard error.
+        """What candidates are ranked by: what the effect is at least.
 
-        Where damage passes its bound, or where it was not steered with, there is none:
-        minus infinity.
+        The effect over its error would prefer layers where little varies and little
+        happens. Where damage passes its bound, or where it was not steered with, the
+        rank is minus infinity.
         """
         if self.effect is None or self.damage is None or self.damage > DAMAGE_BOUND:
             return -math.inf
-        return self.effect.ratio
+        return self.effect.least
 
     @property
     def document(self) -> dict[str, object]:
@@ -122,22 +124,27 @@ class EffectSelection:
     Args:
         vector: The best candidate, fitted again on all pairs.
         candidates: By layer, then caa, logreg, pca-uncentred.
-        strength: What they were steered with, in norms of each layer: ``0.2n``.
+        strength: What they were steered with, in norms of each layer: ``0.1n``.
         num_pairs: How many pairs there were.
+        num_scored: How many of them were steered.
         num_folds: Parts of the first round; the second has two.
         seed: What decided the parts.
         random_effects: Of random directions of the same length where the best one is.
         advice: What would make the pairs better, if anything is seen.
+        confounds: Trivial features of the sides that order the pairs at least as well
+            as the best candidate does those of held-out folds.
     """
 
     vector: SteeringVector
     candidates: tuple[EffectCandidate, ...]
     strength: str
     num_pairs: int
+    num_scored: int
     num_folds: int
     seed: int
     random_effects: tuple[float, ...]
     advice: tuple[str, ...] = ()
+    confounds: tuple[Confound, ...] = ()
 
     def __repr__(self) -> str:
         """Show the chosen candidate, not all of them."""
@@ -185,7 +192,7 @@ class EffectSelection:
         if error is None or effect < ERRORS_ABOVE_ZERO * error:
             shown = "unknown" if error is None else f"{error:.3f}"
             yield (
-                f"the effect of {where} on {counted(self.num_pairs, 'pair')} is not "
+                f"the effect of {where} on {counted(self.num_scored, 'pair')} is not "
                 f"clearly above zero: {measured}, standard error {shown}"
             )
         if effect <= self.luckiest:
@@ -202,10 +209,12 @@ class EffectSelection:
             "advice": list(self.advice),
             "by": "effect",
             "candidates": [each.document for each in self.candidates],
+            "confounds": [each.document for each in self.confounds],
             "damage_bound": DAMAGE_BOUND,
             "doubts": list(self.doubts),
             "folds": self.num_folds,
             "pairs": self.num_pairs,
+            "scored_pairs": self.num_scored,
             "random_effect": {
                 "directions": len(squares),
                 "largest": self.luckiest,

@@ -46,16 +46,11 @@ class Effect:
         )
 
     @property
-    def ratio(self) -> float:
-        """The mean over its standard error; 0 for one pair, of which nothing is sure.
-
-        Where all pairs move alike there is no error, and the ratio is infinite.
-        """
-        if self.standard_error is None or self.mean == 0:
-            return 0.0
-        if self.standard_error == 0:
-            return math.copysign(math.inf, self.mean)
-        return self.mean / self.standard_error
+    def least(self) -> float:
+        """The mean less two standard errors; of one pair nothing is sure, so zero."""
+        if self.standard_error is None:
+            return min(self.mean, 0.0)
+        return self.mean - 2 * self.standard_error
 
     @property
     def document(self) -> dict[str, object]:

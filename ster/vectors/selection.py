@@ -22,6 +22,7 @@ from ster.vectors.cards import (
     evaluation_card,
     selection_card,
 )
+from ster.vectors.confounds import Confound
 from ster.vectors.measured import StrengthChoice
 from ster.vectors.metrics import RANDOM_DIRECTIONS, accuracy_interval
 from ster.vectors.steering import SteeringVector
@@ -163,6 +164,8 @@ class Selection:
         num_holdout: Pairs that they were ranked on.
         random_best: What random directions reach at their best layer. The best of many
             layers looks better than it is; this shows by how much.
+        confounds: Trivial features of the sides that order the held-out pairs at least
+            as well as the best candidate.
     """
 
     vector: SteeringVector
@@ -171,6 +174,7 @@ class Selection:
     num_fit: int
     num_holdout: int
     random_best: Baseline
+    confounds: tuple[Confound, ...] = ()
 
     def __repr__(self) -> str:
         """Show the chosen candidate, not all of them."""
@@ -189,6 +193,7 @@ class Selection:
         """What the report says of it."""
         return {
             "candidates": [each.document for each in self.candidates],
+            "confounds": [each.document for each in self.confounds],
             "holdout": {
                 "fit_pairs": self.num_fit,
                 "fraction": self.fraction,
@@ -246,6 +251,8 @@ class Evaluation:
         num_pairs: How many there were.
         layers: One score for each layer of the vector.
         strength: The measured strengths, where some were asked for.
+        confounds: Trivial features of the sides that order the pairs at least as well
+            as the best layer.
     """
 
     vector: SteeringVector
@@ -253,6 +260,7 @@ class Evaluation:
     num_pairs: int
     layers: tuple[LayerScore, ...]
     strength: StrengthChoice | None = None
+    confounds: tuple[Confound, ...] = ()
 
     def __repr__(self) -> str:
         """Show the best layer, not all of them."""
@@ -266,6 +274,7 @@ class Evaluation:
         """The report."""
         report: dict[str, object] = {
             "chat_template": self.chat_template,
+            "confounds": [each.document for each in self.confounds],
             "layers": [each.document for each in self.layers],
             "method": self.vector.method,
             "model": self.vector.model,

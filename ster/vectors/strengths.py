@@ -99,7 +99,7 @@ def take_share(strength: StrengthLike) -> Strength:
     taken = take_strength(strength)
     if not taken.of_norm or not taken.value > 0:
         raise UsageError(
-            f"candidates are steered by a share of each layer's norm, such as 0.2n, "
+            f"candidates are steered by a share of each layer's norm, such as 0.1n, "
             f"not {taken}",
             field="strength",
             found=strength,

@@ -21,6 +21,7 @@ from ster.vectors.selection import (
     summarize_baseline,
 )
 from ster.vectors.steering import SteeringVector
+from ster.workflows.confounds import check_confounds
 from ster.workflows.pairs import plan_pairs, read_pairs
 from ster.workflows.training import fit_vector, open_output
 
@@ -64,6 +65,7 @@ def optimize_vector(
         vector = fit_vector(session, pairs, (best.layer,), best.method, winner, choice)
         vector = _note_choice(vector, len(candidates), num_held, len(pairs))
         write(vector)
+    confounds = check_confounds(reading, best.accuracy, range(num_fit, len(pairs)))
     return Selection(
         vector=vector,
         candidates=candidates,
@@ -71,6 +73,7 @@ def optimize_vector(
         num_fit=num_fit,
         num_holdout=num_held,
         random_best=summarize_baseline(held.random.max(axis=1)),
+        confounds=confounds,
     )
 
 

@@ -32,6 +32,7 @@ from ster.vectors.effect_selection import (
 from ster.vectors.methods import EFFECT_METHODS
 from ster.vectors.selection import PairRows, summarize_baseline
 from ster.vectors.strengths import Strength, StrengthLike, take_share
+from ster.workflows.confounds import check_confounds
 from ster.workflows.neutral_answers import encode_neutral
 from ster.workflows.pairs import plan_pairs, read_pairs
 from ster.workflows.steered_sides import SteeredSides
@@ -41,9 +42,9 @@ from ster.workflows.training import fit_vector, open_output
 
 Path = str | os.PathLike[str]
 NUM_FOLDS = 5
-# A share of the layer's own norm: large enough to be told from noise on thirty pairs,
-# small enough that answers about nothing keep most of their probability.
-STRENGTH = "0.2n"
+# A share of the layer's own norm. Twice as much chose worse layers on six of eight sets
+# of pairs, and did more damage (benchmarks/README.md).
+STRENGTH = "0.1n"
 
 
 def optimize_by_effect(
@@ -78,12 +79,11 @@ def optimize_by_effect(
     """
     require_type(pairs, PairSet, "pairs")
     share = take_share(strength)
+    pairs.refuse_systems("scored")
     parts = Parts.of(pairs, seed)
     reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
-    sides = SteeredSides(
-        sides=encode_sides(session, pairs, None).responses,
-        neutral=encode_neutral(session),
-    )
+    responses = encode_sides(session, pairs, None).responses
+    sides = SteeredSides(sides=responses, neutral=encode_neutral(session))
     with open_output(output, layers) as write:
         rows = read_pairs(reading)
         found = read_candidates(rows, layers, parts.folds)
@@ -100,10 +100,12 @@ def optimize_by_effect(
             candidates=tuple(found),
             strength=str(share),
             num_pairs=len(pairs),
+            num_scored=measuring.num_scored,
             num_folds=len(parts.folds),
             seed=seed,
             random_effects=tuple(chance),
             advice=advise_wordings(pairs.pairs),
+            confounds=check_confounds(reading, best.reading.accuracy),
         )
         if selection.doubts and output is not None and not write_anyway:
             raise WeakDirectionError(selection)

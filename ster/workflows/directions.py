@@ -134,7 +134,7 @@ class Directions:
             holdout: By accuracy, the share of pairs, the last ones, that is held out;
                 0.2 unless given.
             strength: By effect, what candidates are steered with, plus and minus: a
-                share of their layer's norm, ``"0.2n"`` unless given.
+                share of their layer's norm, ``"0.1n"`` unless given.
             seed: By effect, what decides which pairs are in which part; 0 unless given.
             tokens: As for ``train``.
             role: As for ``train``.
@@ -155,7 +155,8 @@ class Directions:
         chosen = select_layers(layers, self._session.spec.num_hidden_layers)
         choice = choose_reading(tokens, role)
         if by == "accuracy":
-            share = HOLDOUT if holdout is None else require_number(holdout, "holdout")
+            share = HOLDOUT if holdout is None else holdout
+            require_number(share, "holdout")
             return optimize_vector(
                 self._session,
                 pairs,

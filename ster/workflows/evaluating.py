@@ -13,7 +13,13 @@ from ster.vectors.measured import StrengthTrial
 from ster.vectors.selection import Evaluation, score_layers
 from ster.vectors.steering import SteeringVector
 from ster.workflows.compatibility import check_measured
-from ster.workflows.pairs import choose_as_trained, plan_pairs, read_pairs
+from ster.workflows.confounds import check_confounds
+from ster.workflows.pairs import (
+    choose_as_trained,
+    plan_pairs,
+    read_pairs,
+    warn_of_prompts,
+)
 from ster.workflows.strengths import check_scales, encode_sides, measure_strengths
 
 
@@ -47,15 +53,18 @@ def evaluate_vector(
     if trial is not None:
         check_scales(vector, trial)
     read = choose_as_trained(session, vector, tokens, role)
+    warn_of_prompts(session, vector, pairs)
     reading = plan_pairs(session, pairs, vector.layers, repeats=True, choice=read)
     # Both encodings before any weight.
     sides = encode_sides(session, pairs, trial.max_sequence) if trial else None
     rows = read_pairs(reading)
+    scores = score_layers(vector, rows)
     evaluation = Evaluation(
         vector=vector,
         chat_template=session.encoder.chat_template,
         num_pairs=len(pairs),
-        layers=score_layers(vector, rows),
+        layers=scores,
+        confounds=check_confounds(reading, max(each.accuracy for each in scores)),
     )
     if trial is None or sides is None:
         return evaluation

@@ -9,6 +9,7 @@ from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import PromptSet
 from ster.errors import require_type
 from ster.runs.session import Session
+from ster.workflows.confounds import own_tokens
 
 
 def inspect_tokens(session: Session, pairs: PairSet) -> PairInspection:
@@ -30,11 +31,9 @@ def inspect_tokens(session: Session, pairs: PairSet) -> PairInspection:
         located = session.encoder.encode_texts(taken.prompts, asked, locate=True)
     else:
         located = session.encoder.locate_conversations(taken.conversations)
-    token_ids = []
-    for ids, own in zip(located.token_ids, located.own, strict=True):
-        # What a system's turn says stands outside the side's own text.
-        first, end = (0, len(ids)) if own is None or taken.chats else own
-        token_ids.append([int(token) for token in ids[first:end]])
+    # What a system's turn says stands outside the side's own text.
+    whole = [None] * len(located.token_ids)
+    token_ids = own_tokens(located.token_ids, whole if taken.chats else located.own)
     texts = session.encoder.token_texts(token for ids in token_ids for token in ids)
 
     def spell(token: Hashable) -> str:

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from ster.checkpoint.encoder import ROLES
 from ster.documents.pairs import PairSet
-from ster.errors import PromptError, UsageError, check_word
+from ster.errors import UsageError, check_word
 from ster.runs.gathering import Gathering
 from ster.runs.reading import LAST_ROWS, Reading, ReadingChoice, plan_reading
 from ster.runs.session import Session
-from ster.token_choice import Tokens, choose_tokens, parse_tokens
+from ster.token_choice import Tokens, choose_one_row
 from ster.vectors.selection import PairRows
 from ster.vectors.steering import SteeringVector
 
@@ -31,16 +31,24 @@ def choose_reading(tokens: Tokens = "last", role: str = "user") -> ReadingChoice
             function, which an artifact cannot record.
     """
     check_word("role", role, ROLES)
-    choice = choose_tokens(tokens)
-    if choice.function is not None or not choice.may_be_one:
-        raise _several_rows(UsageError, choice.words)
-    return ReadingChoice(tokens=choice, role=role)
+    return ReadingChoice(tokens=choose_one_row(tokens), role=role)
 
 
-def note_reading(choice: ReadingChoice) -> dict[str, str]:
-    """Say in metadata what was read of each side, where that is not usual."""
-    read = {"tokens": choice.tokens.words, "role": choice.role}
-    usual = {"tokens": LAST_ROWS.tokens.words, "role": LAST_ROWS.role}
+def note_reading(choice: ReadingChoice, pairs: PairSet) -> dict[str, str]:
+    """Say in metadata what was read of each side, where that is not usual.
+
+    ``prompts`` says whether ``all`` pairs or ``some`` were answers to a prompt.
+    """
+    read = {
+        "tokens": choice.tokens.words,
+        "role": choice.role,
+        "prompts": _with_prompts(pairs),
+    }
+    usual = {
+        "tokens": LAST_ROWS.tokens.words,
+        "role": LAST_ROWS.role,
+        "prompts": "none",
+    }
     return {name: word for name, word in read.items() if word != usual[name]}
 
 
@@ -52,8 +60,7 @@ def reading_of(vector: SteeringVector) -> ReadingChoice:
     metadata = vector.metadata
     role = metadata.get("role", LAST_ROWS.role)
     try:
-        tokens = parse_tokens(metadata.get("tokens", "last"))
-        return choose_reading(tokens.words, role)
+        return choose_reading(metadata.get("tokens", "last"), role)
     except UsageError:
         return LAST_ROWS
 
@@ -85,16 +92,27 @@ def choose_as_trained(
     return choice
 
 
-def _several_rows(
-    kind: type[UsageError] | type[PromptError], words: str
-) -> UsageError | PromptError:
-    return kind(
-        f"tokens {words} are not one row of each side of a pair",
-        "last, text, mean and an index are",
-        field="tokens",
-        found=words,
-        expected="last, text, mean or an index",
-    )
+def warn_of_prompts(session: Session, vector: SteeringVector, pairs: PairSet) -> None:
+    """Warn where a vector was fitted to answers to prompts and is not measured on such.
+
+    Or the other way round. A vector that was not fitted to pairs here passes.
+    """
+    before = vector.metadata.get("prompts", "none")
+    now = _with_prompts(pairs)
+    if "pair_count" in vector.metadata and (before == "none") != (now == "none"):
+        one, other = (
+            "without a prompt" if each == "none" else "that answer a prompt"
+            for each in (before, now)
+        )
+        session.reporter.warn(
+            f"this direction was trained on sides {one} and this run reads sides "
+            f"{other}, so the numbers below describe texts it was not trained on"
+        )
+
+
+def _with_prompts(pairs: PairSet) -> str:
+    without = [pair.prompt for pair in pairs].count(None)
+    return "none" if without == len(pairs) else "some" if without else "all"
 
 
 def plan_pairs(
@@ -108,21 +126,19 @@ def plan_pairs(
     """Encode both sides of all pairs and plan their reading; see ``plan_reading``.
 
     Raises:
-        SterError: A side is refused or has several rows, or the run does not fit.
+        SterError: A side is refused or the run does not fit.
     """
     prompts, asked = pairs.to_read()
-    reading = plan_reading(
+    return plan_reading(
         session,
         prompts,
         layers,
         repeats=repeats,
-        choice=replace(choice, asked=asked),
+        # Described, for trivial features are looked for in the sides' own tokens.
+        choice=replace(choice, asked=asked, describe=True),
         label="reading pair",
         prompts_per_item=2,
     )
-    if any(number != 1 for number in reading.wanted.num_rows):
-        raise _several_rows(PromptError, choice.tokens.words)
-    return reading
 
 
 def read_pairs(reading: Reading) -> PairRows:

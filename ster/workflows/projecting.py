@@ -15,7 +15,12 @@ from ster.token_choice import Tokens
 from ster.vectors.projection import Projection, check_components, project_pairs
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthLike, take_strength
-from ster.workflows.pairs import choose_as_trained, plan_pairs, read_pairs
+from ster.workflows.pairs import (
+    choose_as_trained,
+    plan_pairs,
+    read_pairs,
+    warn_of_prompts,
+)
 from ster.workflows.steering import take_steering
 
 
@@ -54,6 +59,7 @@ def project_vector(
     amount = take_strength(strength)
     steering = take_steering((vector, amount), session)
     choice = choose_as_trained(session, vector, tokens, role)
+    warn_of_prompts(session, vector, pairs)
     reading = plan_pairs(session, pairs, layers, repeats=True, choice=choice)
     if amount.value and vector.layers[0] >= layer:
         session.reporter.warn(

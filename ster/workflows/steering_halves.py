@@ -25,6 +25,8 @@ from ster.workflows.steered_sides import SteeredSides
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 RANDOM_DIRECTIONS = 10
+# Pairs of each half that are steered; more would change few choices and cost hours.
+MOST_SCORED = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Half:
     Args:
         sides: Its sides, and the neutral answers.
         scorer: What scores them.
-        pairs: Their numbers.
+        pairs: The numbers of the pairs.
         fitted_on: Those of the other half.
         neutral: Log p per token of the neutral answers, unsteered.
     """
@@ -90,7 +92,8 @@ class Measuring:
             SterError: The run does not fit, or a score is no finite number.
         """
         number = 2 * len(EFFECT_METHODS)
-        parts = [sides.take(half) for half in halves]
+        scored = [thin(half, MOST_SCORED) for half in halves]
+        parts = [sides.take(half) for half in scored]
         plans = [part.plan(session, steerings=number) for part in parts]
         longest = max(plans, key=lambda each: each.plan.num_tokens)
         with longest.open() as scorer:
@@ -101,12 +104,17 @@ class Measuring:
                     Half(
                         sides=part,
                         scorer=own,
-                        pairs=halves[at],
+                        pairs=scored[at],
                         fitted_on=halves[1 - at],
                         neutral=part.score(own, [{}])[0].neutral,
                     )
                 )
             yield cls(halves=opened)
+
+    @property
+    def num_scored(self) -> int:
+        """How many pairs are steered."""
+        return sum(len(half.pairs) for half in self.halves)
 
     def measure_all(
         self,
@@ -160,10 +168,10 @@ class Measuring:
         """Measure methods at a layer on both halves, each by the fit of the other.
 
         Returns:
-            Odd parts in the order of the pairs, (num_methods, num_pairs), and the mean
-            damage of both halves' directions, (num_methods,).
+            Odd parts of the first half's pairs, then of the second's, (num_methods,
+            num_scored), and the mean damage of both halves' directions, (num_methods,).
         """
-        odd = np.empty((len(methods), len(rows)))
+        odd: list[F64] = []
         damage = np.zeros(len(methods))
         for half in self.halves:
             fit = rows.take(half.fitted_on)
@@ -171,9 +179,10 @@ class Measuring:
                 fit_directions(each, fit.positive, fit.negative) for each in methods
             ]
             deltas = np.concatenate(fits) * np.float32(norm)
-            odd[:, half.pairs], lost = half.measure(layer, deltas)
+            found, lost = half.measure(layer, deltas)
+            odd.append(found)
             damage += lost / len(self.halves)
-        return odd, damage
+        return np.concatenate(odd, axis=1), damage
 
 
 def _choose(
@@ -199,3 +208,10 @@ def _choose(
         tied = key != best and not (less.interval and less.interval[0] > 0)
         found.append(replace(measured[key], selected=key == best, tied=tied))
     return found
+
+
+def thin(numbers: Sequence[int], most: int) -> list[int]:
+    """Keep so many at most, evenly spread, in their order."""
+    if len(numbers) <= most:
+        return list(numbers)
+    return [numbers[at * len(numbers) // most] for at in range(most)]

@@ -1,30 +1,38 @@
 """Measuring strengths: how much more likely steering makes the positive sides.
 
-Each side of a pair is scored as a whole response, steered and not. A pair is ordered
-when steering raised the log-probability of its positive side more.
+Each side of a pair is scored as a whole response: steered, steered the other way, and
+not. A pair is ordered when steering raised the log-probability of its positive side
+more. What turns round with the vector is its effect.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.documents.pairs import PairSet
 from ster.errors import DirectionError
-from ster.runs.scoring import check_responses, plan_scoring
 from ster.runs.session import Session
-from ster.stream.changes import Deltas
-from ster.text import decimal
-from ster.vectors.applying import Applying
-from ster.vectors.measured import MeasuredStrength, StrengthChoice, StrengthTrial
+from ster.vectors.controls import ControlEffects
+from ster.vectors.effects import Effect, odd_parts
+from ster.vectors.measured import (
+    MeasuredStrength,
+    StrengthChoice,
+    StrengthTrial,
+    choose,
+)
+from ster.vectors.side_rises import SideLengths, SideRises
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
-from ster.workflows.interventions import trial_deltas
+from ster.workflows.neutral_answers import encode_neutral
+from ster.workflows.steered_sides import SteeredSides
+from ster.workflows.strength_scores import StrengthScores, StrengthScoring
+
+_NOTHING = Strength(value=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +40,12 @@ class EncodedSides:
     """Both sides of pairs as responses.
 
     Args:
-        responses: Positive and negative sides, alternating; without the pairs that are
-            too long.
+        scored: Positive and negative sides, without the pairs that are too long, and
+            the neutral answers.
         num_pairs: All pairs.
     """
 
-    responses: EncodedResponses
+    scored: SteeredSides
     num_pairs: int
 
 
@@ -75,7 +83,8 @@ def encode_sides(
             found=max_sequence,
             expected=min(lengths),
         )
-    return EncodedSides(responses=encoded.take(kept), num_pairs=len(pairs))
+    scored = SteeredSides(sides=encoded.take(kept), neutral=encode_neutral(session))
+    return EncodedSides(scored=scored, num_pairs=len(pairs))
 
 
 def check_scales(vector: SteeringVector, trial: StrengthTrial) -> None:
@@ -96,9 +105,10 @@ def measure_strengths(
     trial: StrengthTrial,
     residual_norms: tuple[float, ...],
 ) -> StrengthChoice:
-    """Measure every strength and mark the best by ordered pairs, then by mean shift.
+    """Measure every strength, at its opposite too, beside turned copies of the vector.
 
-    Of exact ties the earlier strength wins. The weights are opened once for all.
+    The best is marked if one holds up; see ``choose``. What speaks against all of it is
+    said as warnings.
 
     Args:
         session: What scores the sides.
@@ -109,55 +119,40 @@ def measure_strengths(
             each layer of the vector.
 
     Raises:
-        DirectionError: A strength makes the vector too long, or logits not finite.
+        DirectionError: A strength makes the vector too long.
+        NumericsError: A score is no finite number.
         CapacityError: The run does not fit.
     """
-    # Nothing is the baseline, whether anybody asks for it or not.
-    nothing = trial.applying.does_nothing_at
-    asked = [None if nothing(each) else each for each in trial.strengths]
-    distinct = [*dict.fromkeys([None, *asked])]
-    steerings = _steerings(session, vector, distinct, trial.applying, residual_norms)
-    check_responses(sides.responses, steerings)
-    scoring = plan_scoring(
-        session,
-        sides.responses,
-        trial.batch_size,
-        steerings=len(distinct),
-        by_prompt=trial.applying.where.needs_prompt,
-    )
-    with scoring.open() as scorer:
-        found = scorer.score_all(steerings)
-    scores = dict(zip(distinct, map(np.array, found), strict=True))
+    # Strength 0 is the baseline, whether anybody asks for it or not.
+    asked = [each if each.value else _NOTHING for each in trial.strengths]
+    scores = StrengthScoring(
+        session=session,
+        vector=vector,
+        sides=sides.scored,
+        trial=trial,
+        residual_norms=residual_norms,
+    ).score(asked)
+    lengths = sides.scored.sides.num_counted
     mean_norm = math.fsum(residual_norms) / len(residual_norms)
     measured: list[MeasuredStrength] = []
     for given, each in zip(trial.strengths, asked, strict=True):
-        rises = scores[each] - scores[None]
-        measured.append(_compare(given, mean_norm, rises))
+        measured.append(_compare(given, each, scores, lengths, mean_norm))
         session.reporter.note(_sentence(measured[-1]))
-    return StrengthChoice(
-        candidates=_mark_best(measured),
+    forms = sides.scored.sides.forms
+    choice = StrengthChoice(
+        candidates=choose(measured, trial.max_damage),
         layers=vector.layers,
         method=vector.method,
         num_pairs=sides.num_pairs,
-        num_scored=len(sides.responses.forms) // 2,
-        forms=_count(sides.responses.forms[0::2]),
+        num_scored=len(forms) // 2,
+        forms=_count(forms[0::2]),
         residual_norms=residual_norms,
+        lengths=SideLengths.of(lengths),
+        max_damage=trial.max_damage,
     )
-
-
-def _steerings(
-    session: Session,
-    vector: SteeringVector,
-    strengths: Sequence[Strength | None],
-    applying: Applying,
-    norms: Sequence[float],
-) -> list[Deltas]:
-    """Say what is done at each strength; None is nothing."""
-    num_layers = session.spec.num_hidden_layers
-    return [
-        {} if each is None else trial_deltas(vector, each, norms, applying, num_layers)
-        for each in strengths
-    ]
+    for doubt in choice.doubts:
+        session.reporter.warn(doubt)
+    return choice
 
 
 def _count(forms: Sequence[str]) -> dict[str, int]:
@@ -165,33 +160,50 @@ def _count(forms: Sequence[str]) -> dict[str, int]:
     return {form: forms.count(form) for form in sorted(set(forms))}
 
 
-def _mark_best(measured: Sequence[MeasuredStrength]) -> tuple[MeasuredStrength, ...]:
-    best = max(measured, key=lambda each: (each.ordered, each.mean_shift))
-    return tuple(replace(each, selected=each is best) for each in measured)
-
-
 def _compare(
-    strength: Strength, mean_norm: float, rises: NDArray[np.float64]
+    given: Strength,
+    strength: Strength,
+    scores: StrengthScores,
+    lengths: Sequence[int],
+    mean_norm: float,
 ) -> MeasuredStrength:
-    """Compare the rises of the sides, which alternate."""
+    """Compare the sides steered by a vector, by its opposite, and not at all."""
+    unsteered, up = scores.steered[_NOTHING], scores.steered[strength]
+    down = scores.turned[strength] if strength.value else unsteered
+    rises = up.sides - unsteered.sides
     shifts = rises[0::2] - rises[1::2]
-    if not np.isfinite(shifts).all():
-        raise DirectionError(
-            f"at strength {strength} the model's logits are not finite",
-            field="strength",
-            found=str(strength),
-        )
+    odd = odd_parts(up.sides, down.sides)
+    effect = Effect.of(odd)
     return MeasuredStrength(
-        strength=strength.times(mean_norm),
-        strength_word=strength.word,
+        strength=given.times(mean_norm),
+        strength_word=given.word,
         ordered=float(np.mean(shifts > 0)),
         mean_shift=float(np.mean(shifts)),
+        effect=effect,
+        slope=effect.mean / strength.value if strength.value else None,
+        rises=SideRises.of(up.sides, down.sides, unsteered.sides, lengths),
+        damage=unsteered.neutral - up.neutral,
+        controls=_compare_copies(strength, scores, odd),
+    )
+
+
+def _compare_copies(
+    strength: Strength, scores: StrengthScores, odd: NDArray[np.float64]
+) -> ControlEffects | None:
+    """Set turned copies beside the vector, on the same pairs."""
+    effects = scores.controls.get(strength)
+    if effects is None:
+        return None
+    pairs = scores.control_pairs
+    return ControlEffects(
+        effects=effects,
+        own=float(odd[pairs].mean()),
+        num_pairs=len(pairs),
     )
 
 
 def _sentence(measured: MeasuredStrength) -> str:
-    spelled = measured.strength_word or decimal(measured.strength)
     return (
-        f"strength {spelled}: {measured.ordered:.3f} of pairs "
+        f"strength {measured.spelled}: {measured.ordered:.3f} of pairs "
         f"ordered, mean shift {measured.mean_shift:.4f}"
     )

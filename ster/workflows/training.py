@@ -19,6 +19,7 @@ from ster.vectors.methods import parse_method
 from ster.vectors.norms import note_norms
 from ster.vectors.selection import PairRows
 from ster.vectors.steering import SteeringVector
+from ster.workflows.confounds import check_confounds
 from ster.workflows.pairs import note_reading, plan_pairs, read_pairs
 
 Path = str | os.PathLike[str]
@@ -53,6 +54,7 @@ def train_vector(
     with open_output(output, layers) as write:
         vector = fit_vector(session, pairs, layers, method, read_pairs(reading), choice)
         write(vector)
+    check_confounds(reading, max(vector.train_accuracy))
     return vector
 
 
@@ -119,7 +121,7 @@ def fit_vector(
             "pair_count": str(len(pairs)),
             **note_norms(rows.mean_norms),
             **_template_args(session),
-            **note_reading(choice),
+            **note_reading(choice, pairs),
         },
     )
 

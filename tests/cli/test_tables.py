@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,21 @@ import ster
 from ster.cli import run
 from ster.cli.tables.answers import draw_answers
 from ster.cli.tables.drawing import draw
-from ster.cli.tables.evaluations import draw_strengths
+from ster.cli.tables.evaluations import draw_evaluation, draw_strengths
 from ster.cli.tables.families import draw_families
 from ster.cli.tables.selections import draw_selection, say_doubts
 from ster.cli.tables.vectors import draw_vector
 from ster.documents.answers import Answer
-from ster.vectors.measured import MeasuredStrength, StrengthChoice
-from ster.vectors.selection import Baseline, Candidate, Selection
+from ster.vectors.confounds import Confound
+from ster.vectors.selection import (
+    Baseline,
+    Candidate,
+    Evaluation,
+    LayerScore,
+    Selection,
+)
 from ster.vectors.steering import SteeringVector
+from tests import made
 from tests.processes import on_screen
 
 EVIL = "\x1b[2J\x9b\u202e\u2028\r\nError: x [bold]y[/bold] :smile:"
@@ -154,27 +162,62 @@ def test_a_pair_alone_is_too_few():
     assert "warning: 1 held-out pair is too few to tell" in text
 
 
-def test_a_row_of_strengths_is_marked():
-    rows = [
-        MeasuredStrength(strength=-4, ordered=0.25, mean_shift=-0.5),
-        MeasuredStrength(strength=2.5, ordered=0.75, mean_shift=0.5, selected=True),
-        MeasuredStrength(strength=20, ordered=0.5, mean_shift=0, strength_word="0.5n"),
-    ]
-    found = StrengthChoice(
-        candidates=tuple(rows),
-        layers=(1,),
-        method="caa",
-        num_pairs=5,
-        num_scored=4,
-        forms={"alone": 4},
-        residual_norms=(30.0, 50.0),
+def test_a_trivial_feature_that_orders_as_many_pairs_is_a_warning():
+    letter = Confound(feature="difference", share=0.9, favours=EVIL)
+    length = Confound(feature="length", share=1.0, favours="longer")
+    layer = LayerScore(
+        layer=1,
+        accuracy=0.9,
+        margin=1.0,
+        interval=(0.85, 0.95),
+        random=Baseline(mean=0.5, percentile_95=0.6),
+        residual_norm=2.0,
     )
+    evaluation = Evaluation(
+        vector=vector(), chat_template="off", num_pairs=20, layers=(layer,)
+    )
+    selection = choice(candidate(1, 0.9, selected=True))
+    for parts, plain in (
+        (draw_evaluation(replace(evaluation, confounds=(length, letter))), evaluation),
+        (draw_selection(replace(selection, confounds=(length, letter))), selection),
+    ):
+        text = " ".join(drawn(parts).split())
+        assert (
+            "warning: orders as many pairs: length (the longer side is positive: 100%),"
+            " the first token that differs (as "
+        ) in text
+        assert not re.search("[\x1b\x9b\u202e\u2028]", text)
+        assert plain.document["confounds"] == []
+    assert "as many pairs" not in drawn(draw_evaluation(evaluation))
+    assert "as many pairs" not in drawn(draw_selection(selection))
+
+
+def test_a_row_of_strengths_is_marked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    found = made.strength_choice()
     text = drawn(draw_strengths(found))
-    assert re.search(r"^ +-4 +0.250 +-0.5000 *$", text, re.M)
-    assert re.search(r"^\* +2.5 +0.750 +\+0.5000 *$", text, re.M)
-    assert re.search(r"^ +0.5n +0.500", text, re.M)
-    assert "4 pairs scored, 1 too long" in text
+    # Strength, effect, damage, random, how many as large, ordered, mean shift, slope.
+    row = r"^\* +4 +\+1.00 ± 0.25 +\+0.125 +0.01 +< 0.001 +0.750 +\+1.5000 +-"
+    assert re.search(row, text, re.M)
+    assert re.search(r"^ +-2 +-0.50 ± 0.25 +\+0.125 +0.01 +1.000 +0.250", text, re.M)
+    assert "8 pairs scored, 1 too long" in text
     assert "0.1n is 4 on average over the layers" in text
+    assert "warning" not in text
+
+
+def test_a_narrow_table_of_strengths_keeps_effect_and_damage(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = drawn(draw_strengths(made.strength_choice()))
+    assert re.search(r"^\* +4 +\+1.00 ± 0.25 +\+0.125 *$", text, re.M)
+
+
+def test_a_table_without_a_chosen_strength_says_why():
+    text = drawn(draw_strengths(made.strength_choice(chosen=False)))
+    assert "* chosen" not in text
+    line = " ".join(text.split())
+    assert "warning: no strength is chosen: the nearest is 4, but it takes 0.75" in line
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
@@ -252,7 +295,7 @@ LINES = {
 HEADINGS = {
     "train": "layer   accuracy   margin   length",
     "optimize": "layer   method",
-    "evaluate": "strength   ordered   mean shift",
+    "evaluate": "strength          effect   damage   random",
     "inspect": "layer   accuracy   margin   length",
     "models": "family",
     "generate": "strength   answer",

@@ -138,12 +138,14 @@ def test_evaluate_prints_a_report(say):
     report = json.loads(out)
     assert list(report) == [
         "chat_template",
+        "confounds",
         "layers",
         "method",
         "model",
         "pair_count",
         "trait_name",
     ]
+    assert report["confounds"] == []
     trained = json.loads(Path("v.json").read_bytes())["vectors"][0]
     layer = report["layers"][0]
     assert (layer["layer"], layer["accuracy"]) == (2, trained["train_accuracy"])
@@ -173,7 +175,12 @@ def test_strengths_may_be_negative_attached_and_detached(say, strengths):
     measured = strength["candidates"]
     assert [each["strength"] for each in measured] == [-4, -2, 0, 2, 4]
     assert strength["layers"] == [2]
-    lines = err.removeprefix(ABSENT + READING).splitlines()
+    random, *lines, warning = err.removeprefix(ABSENT + READING).splitlines()
+    assert random == (
+        "10 random directions at 2 strengths and both signs, on 4 of 4 pairs"
+    )
+    assert warning.startswith("warning: no strength is chosen: ")
+    assert strength["selected_strength"] is None
     assert lines == [
         f"strength {each['strength']:g}: {each['ordered']:.3f} of pairs ordered, "
         f"mean shift {each['mean_shift']:.4f}"
@@ -191,9 +198,11 @@ def test_strengths_need_no_limits_and_mean_the_same_with_them(say):
     assert alone == limited
     assert alone["skipped_long"] == 0
     for measured, again in zip(one, other, strict=True):
-        shift = again.pop("mean_shift")
-        assert measured.pop("mean_shift") == pytest.approx(shift, abs=1e-5)
-        assert measured == again
+        assert measured.keys() == again.keys()
+        for key in ("mean_shift", "effect", "damage", "slope", "positive_rise"):
+            assert measured[key] == pytest.approx(again[key], abs=1e-5)
+        assert measured["ordered"] == again["ordered"]
+        assert measured["random"] == pytest.approx(again["random"], abs=1e-3)
 
 
 def test_inspect_shows_what_train_said_without_the_run(say):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, plain, share, warning
-from ster.cli.tables.vectors import title
+from ster.cli.tables.vectors import say_confounds, title
 from ster.text import counted, decimal
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     if len(ranked) > SHOWN:
         yield f"and {len(ranked) - SHOWN} more, which --json prints"
     yield plain(
-        f"* chosen by effect over standard error: nats per pair at ± {found.strength}, "
-        f"fitted on one half of {counted(found.num_pairs, 'pair')} and scored on the "
-        "other"
+        f"* chosen by effect less two standard errors: nats per pair at ± "
+        f"{found.strength}, each of {counted(found.num_scored, 'pair')} steered by "
+        "what was fitted on the half without it"
     )
     tied = sum(each.tied for each in ranked)
     if tied:
@@ -48,6 +48,7 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     )
     for sentence in found.advice:
         yield plain(sentence)
+    yield from say_confounds(found.confounds)
     for sentence in found.doubts:
         yield warning(sentence)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, interval, number, share, warning
-from ster.cli.tables.vectors import title
+from ster.cli.tables.vectors import say_confounds, title
 from ster.text import counted
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def draw_selection(found: Selection) -> Iterator[RenderableType]:
         f"random directions at their best layer: accuracy {share(chance.mean)} on "
         f"average, one in twenty above {share(chance.percentile_95)}"
     )
+    yield from say_confounds(found.confounds)
     for sentence in say_doubts(found):
         yield warning(sentence)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ster.cli.tables.drawing import Column, Columns, number, plain, share
+from ster.cli.tables.drawing import Column, Columns, number, plain, share, warning
 from ster.text import counted, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ster.vectors.confounds import Confound
     from ster.vectors.steering import SteeringVector
 
 
@@ -47,6 +48,13 @@ def title(vector: SteeringVector) -> Iterator[RenderableType]:
             f"{one_line(template or '-')}"
         )
     yield ""
+
+
+def say_confounds(confounds: Sequence[Confound]) -> Iterator[RenderableType]:
+    """Show the trivial features that order as many pairs, in the colour of warnings."""
+    if confounds:
+        features = ", ".join(one_line(str(each)) for each in confounds)
+        yield warning(f"orders as many pairs: {features}")
 
 
 def facts(metadata: Mapping[str, str]) -> Iterator[RenderableType]:

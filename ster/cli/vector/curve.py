@@ -10,7 +10,7 @@ import typer
 
 from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
-from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.options import Layers, SideRole, SideTokens, Text
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.learning_curves import draw_curve
 from ster.cli.vector.options import Holdout, Method, Pairs
@@ -68,8 +68,8 @@ def curve(
     label: Label = None,
     positive: PositiveValue = None,
     layers: Layers = "all",
-    tokens: TokensOption = "last",
-    role: Role = "user",
+    tokens: SideTokens = "last",
+    role: SideRole = "user",
     text: Text = None,
 ) -> Iterator[str]:
     """Show how many pairs a direction needs.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from ster.cli.answer import show
 from ster.cli.applying import ApplyingFlags, with_applying_flags
@@ -11,7 +12,15 @@ from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.evaluations import draw_evaluation
-from ster.cli.vector.options import BatchSize, MaxSequence, Pairs, Strengths, Vector
+from ster.cli.vector.options import (
+    BatchSize,
+    MaxDamage,
+    MaxSequence,
+    Pairs,
+    RandomDirections,
+    Strengths,
+    Vector,
+)
 from ster.errors import UsageError
 from ster.vectors.applying import ADDING, Applying
 from ster.vectors.measured import StrengthTrial
@@ -30,6 +39,8 @@ def evaluate(
     applied: ApplyingFlags,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
+    random_directions: RandomDirections = None,
+    max_damage: MaxDamage = None,
     tokens: TrainedTokens = None,
     role: TrainedRole = None,
     text: Text = None,
@@ -41,13 +52,19 @@ def evaluate(
     """
     from ster.vectors.steering import SteeringVector
 
-    check_trial_flags(strengths, batch_size, max_sequence)
+    how = {
+        "batch_size": batch_size,
+        "max_sequence": max_sequence,
+        "random_directions": random_directions,
+        "max_damage": max_damage,
+    }
+    given = {name: value for name, value in how.items() if value is not None}
     check_label(label, positive)
+    applying = applied.take()
     if strengths is None:
         applied.refuse_without("--strengths")
-    applying = applied.take()
     flags.check_device()
-    trial = read_trial(strengths, batch_size, max_sequence, applying)
+    trial = read_trial(strengths, given, applying)
     pairs = read_pairs(pairs_path, label, positive)
     vector = SteeringVector.load(vector_path)
     with flags.open() as runtime:
@@ -56,28 +73,26 @@ def evaluate(
     return show(evaluation.document, text=text, table=table)
 
 
-def check_trial_flags(
-    strengths: str | None, batch_size: int | None, max_sequence: int | None
-) -> None:
-    """Refuse flags that only a trial of strengths reads, where there is none."""
-    given = {"--batch-size": batch_size, "--max-sequence": max_sequence}
-    for flag, value in given.items():
-        if strengths is None and value is not None:
-            raise UsageError(f"{flag} needs --strengths", field=flag)
-
-
 def read_trial(
     strengths: str | None,
-    batch_size: int | None,
-    max_sequence: int | None,
+    given: Mapping[str, int | float],
     applying: Applying = ADDING,
 ) -> StrengthTrial | None:
-    """Refuse what cannot be measured, before any file is read."""
-    if strengths is None:
-        return None
-    return StrengthTrial.of(
-        strengths,
-        batch_size=batch_size,
-        max_sequence=max_sequence,
-        applying=applying,
-    )
+    """Refuse what cannot be measured, before any file is read.
+
+    Args:
+        strengths: A comma list, if any are to be measured.
+        given: What else was given of a trial, by its name in one.
+        applying: How the vector is applied.
+
+    Raises:
+        UsageError: There is no trial that would read it.
+        DirectionError: A strength or a number is refused.
+    """
+    if strengths is not None:
+        how: dict[str, Any] = {**given}
+        return StrengthTrial.of(strengths, applying=applying, **how)
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{flag} needs --strengths", field=flag)
+    return None

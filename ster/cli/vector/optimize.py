@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ster.cli.answer import show, show_beside
 from ster.cli.inputs import input_file
 from ster.cli.model import ModelFlags, check_output, with_model_flags
-from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.options import Layers, SideRole, SideTokens, Text
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.effects import draw_effects
 from ster.cli.tables.selections import draw_selection
@@ -53,8 +53,8 @@ def optimize(
     holdout: RankedHoldout = None,
     strength: Share = None,
     seed: PartSeed = None,
-    tokens: TokensOption = "last",
-    role: Role = "user",
+    tokens: SideTokens = "last",
+    role: SideRole = "user",
     write_anyway: WriteAnyway = False,
     text: Text = None,
 ) -> Iterator[str]:
@@ -66,16 +66,18 @@ def optimize(
     """
     from ster.documents.steering import check_suffix
     from ster.vectors.effect_selection import WeakDirectionError
-    from ster.workflows.choosing import HOLDOUT, split_pairs
+    from ster.workflows.choosing import HOLDOUT, check_holdout, split_pairs
 
     by = check_rule(by, holdout, strength, seed, write_anyway=write_anyway)
+    share = HOLDOUT if holdout is None else holdout
+    check_holdout(share)
     check_label(label, positive)
     flags.check_device()
     check_output(output_path, input_file(pairs_path))
     check_suffix(output_path)
     pairs = read_pairs(pairs_path, label, positive)
     if by == "accuracy":
-        split_pairs(len(pairs), HOLDOUT if holdout is None else holdout)
+        split_pairs(len(pairs), share)
     given = Given(layers=layers, tokens=tokens, role=role, output=output_path)
     told: list[str] = []
     found: EffectSelection | Selection
@@ -83,9 +85,7 @@ def optimize(
         with flags.open(layers, output_path) as runtime:
             told.append(runtime.chat_template)
             if by == "accuracy":
-                found = runtime.optimize(
-                    pairs, by="accuracy", holdout=holdout or HOLDOUT, **given
-                )
+                found = runtime.optimize(pairs, by="accuracy", holdout=share, **given)
             else:
                 found = runtime.optimize(
                     pairs,

@@ -125,7 +125,7 @@ Share = Annotated[
         metavar="<Sn>",
         callback=_check_share,
         help="By effect: what every candidate steers with, plus and minus, as a share "
-        "of its layer's own norm; 0.2n unless given.",
+        "of its layer's own norm; 0.1n unless given.",
     ),
 ]
 PartSeed = Annotated[
@@ -171,6 +171,24 @@ MaxSequence = Annotated[
         "--max-sequence",
         metavar="<N>",
         help="Leave out pairs with a side of more tokens; none unless given.",
+    ),
+]
+RandomDirections = Annotated[
+    int | None,
+    typer.Option(
+        "--random-directions",
+        metavar="<N>",
+        help="Copies of the vector, turned at random, that are measured beside it; 10 "
+        "unless given, 0 is none.",
+    ),
+]
+MaxDamage = Annotated[
+    float | None,
+    typer.Option(
+        "--max-damage",
+        metavar="<NATS>",
+        help="What a chosen strength may take of log p per token of neutral answers; "
+        "0.5 unless given.",
     ),
 ]
 Artifact = Annotated[

@@ -8,7 +8,7 @@ from functools import partial
 from ster.cli.answer import show_beside
 from ster.cli.inputs import input_file
 from ster.cli.model import ModelFlags, check_output, with_model_flags
-from ster.cli.options import Layers, Role, Text, TokensOption
+from ster.cli.options import Layers, SideRole, SideTokens, Text
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
 from ster.cli.tables.vectors import draw_vector
 from ster.cli.vector.options import Method, Output, Pairs
@@ -24,8 +24,8 @@ def train(
     positive: PositiveValue = None,
     layers: Layers = "all",
     method: Method = "caa",
-    tokens: TokensOption = "last",
-    role: Role = "user",
+    tokens: SideTokens = "last",
+    role: SideRole = "user",
     text: Text = None,
 ) -> Iterator[str]:
     """Fit a direction at every chosen layer.

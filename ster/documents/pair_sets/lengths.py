@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import comb, erfc, sqrt
 from statistics import mean, median
 
-# From here on a normal approximation is as good as the exact sum, which takes long.
-_MANY = 1000
+from ster.documents.pair_sets.sign_test import sign_test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +37,7 @@ class Lengths:
     def chance(self) -> float:
         """How likely so uneven a number of longer sides is by chance: a sign test."""
         longer = self.longer
-        fewer, more = sorted((longer["positive"], longer["negative"]))
-        trials = fewer + more
-        if trials > _MANY:
-            return erfc((more - fewer - 1) / sqrt(2 * trials))
-        tail = sum(comb(trials, k) for k in range(fewer + 1))
-        return min(1.0, float(2 * Fraction(tail, 2**trials)))
+        return sign_test(longer["positive"], longer["negative"])
 
     @property
     def document(self) -> dict[str, object]:

@@ -7,9 +7,11 @@ Sides are sequences of anything that can be counted: characters, words, token id
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import mean
 
+from ster.documents.pair_sets.sign_test import sign_test
 from ster.errors import DocumentError
 from ster.text import counted
 
@@ -29,11 +31,21 @@ class Rule:
             counts half: 0.5 is chance, 1 tells all apart.
         favours: What makes a side positive: ``longer`` or ``shorter``, or the thing
             that speaks most often for it; None where nothing does.
+        ordered: By pair, 1 where the rule orders it rightly, 0 where it does wrongly
+            and 0.5 where it cannot; their mean is the share.
+        chance: How likely chance alone parts the sides as well: a sign test of the
+            pairs that the others alone order rightly and wrongly.
     """
 
     feature: str
     share: float
     favours: Hashable
+    ordered: tuple[float, ...] = field(repr=False)
+    chance: float
+
+    def share_of(self, pairs: Iterable[int]) -> float:
+        """Return the share of some pairs, by their indices."""
+        return mean(self.ordered[index] for index in pairs)
 
 
 def find_rules(positives: Sequence[Side], negatives: Sequence[Side]) -> dict[str, Rule]:
@@ -78,9 +90,17 @@ def first_difference(positive: Side, negative: Side) -> int | None:
 
 
 def _by_length(pairs: Sequence[tuple[Side, Side]]) -> Rule:
-    longer = sum(_order(len(a) - len(b)) for a, b in pairs) / len(pairs)
-    favours = None if longer == 0.5 else "longer" if longer > 0.5 else "shorter"
-    return Rule(feature="length", share=max(longer, 1 - longer), favours=favours)
+    by_longer = [_order(len(a) - len(b)) for a, b in pairs]
+    longer = mean(by_longer)
+    chance = sign_test(by_longer.count(1.0), by_longer.count(0.0))
+    ordered = by_longer if longer >= 0.5 else [1 - each for each in by_longer]
+    return Rule(
+        feature="length",
+        share=mean(ordered),
+        favours=None if longer == 0.5 else "longer" if longer > 0.5 else "shorter",
+        ordered=tuple(ordered),
+        chance=chance,
+    )
 
 
 def _by_thing(
@@ -91,19 +111,22 @@ def _by_thing(
     for positive, negative in pairs:
         leaning[positive] += 1
         leaning[negative] -= 1
-    ordered = 0.0
+    ordered, by_others = [], []
     for positive, negative in pairs:
-        if positive == negative:
-            ordered += 0.5
-            continue
         margin = leaning[positive] - leaning[negative]
         # Without this pair the positive's thing has one less, the negative's one more.
-        ordered += _agree(margin, margin - 2)
+        others = 0 if positive == negative else margin - 2
+        ordered.append(0.5 if positive == negative else _agree(margin, others))
+        by_others.append(_order(others))
+    right, wrong = by_others.count(1.0), by_others.count(0.0)
     best = max(leaning, key=leaning.__getitem__)
     return Rule(
         feature=feature,
-        share=ordered / len(pairs),
+        share=mean(ordered),
         favours=best if leaning[best] > 1 else None,
+        ordered=tuple(ordered),
+        # Others that are wrong more often, as of balanced letters, tell nothing.
+        chance=sign_test(right, wrong) if right > wrong else 1.0,
     )
 
 

@@ -1,0 +1,85 @@
+"""``ster vector optimize`` by effect, as a person runs it on the toy checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ster.cli import run
+from ster.cli.tables.drawing import draw
+from ster.cli.tables.effects import draw_effects
+from tests.cli.user import User
+from tests.test_choosing_by_effect import PAIRS, chosen
+
+LINE = ["vector", "optimize", "-m", "toy", "-p", "pairs.json", "-o", "calm.json"]
+
+
+@pytest.fixture
+def folder(user: User, capsys):
+    PAIRS.save(user.folder / "pairs.json")
+    return user.folder
+
+
+def test_a_direction_no_better_than_random_is_shown_and_not_written(folder, capsys):
+    (folder / "calm.json").write_text("mine")
+    assert run([*LINE, "--layers", "1,2"]) == 1
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)
+    assert report["selection"]["by"] == "effect"
+    assert report["selection"]["strength"] == "0.1n"
+    assert report["selection"]["doubts"]
+    assert f"Error: {report['selection']['doubts'][0]}\n" in shown.err
+    assert "--write-anyway" in shown.err
+    assert "wrote" not in shown.err
+    assert (folder / "calm.json").read_text() == "mine"
+
+
+def test_it_is_written_where_a_person_insists(folder, capsys):
+    assert run([*LINE, "--layers", "1,2", "--write-anyway"]) == 0
+    shown = capsys.readouterr()
+    doubts = json.loads(shown.out)["selection"]["doubts"]
+    for doubt in doubts:
+        assert f"warning: {doubt}\n" in shown.err
+    artifact = json.loads((folder / "calm.json").read_text())
+    assert "by effect at 0.1n" in artifact["metadata"]["selection"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "sentence"),
+    [
+        (["--by", "luck"], 2, 'unknown rule "luck"'),
+        (["--strength", "2"], 2, "a share of each layer's norm, such as 0.1n, not 2"),
+        (["--strength", "x"], 2, "invalid strength"),
+        (["--by", "effect", "--holdout", "0.2"], 2, "holdout belongs to choosing by"),
+        (["--holdout", "0.2", "--seed", "1"], 2, "seed belongs to choosing by effect"),
+        (["--by", "accuracy", "--write-anyway"], 2, "write_anyway belongs to choosing"),
+        (["--holdout", "0"], 1, "must be above zero and below one"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(
+    folder, capsys, flags, code, sentence
+):
+    assert run([*LINE, *flags]) == code
+    shown = capsys.readouterr()
+    assert shown.err.startswith("Error: ")
+    assert sentence in shown.err
+    assert not (folder / "calm.json").exists()
+
+
+def test_by_accuracy_holds_a_fifth_out_unless_told(folder, capsys):
+    assert run([*LINE, "--by", "accuracy"]) == 0
+    report = json.loads(capsys.readouterr().out)["selection"]
+    assert report["holdout"] == {
+        "fit_pairs": 6,
+        "fraction": 0.2,
+        "holdout_pairs": 2,
+    }
+
+
+def test_a_table_has_effects_with_their_errors_and_what_speaks_against(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = draw(draw_effects(chosen([1.0, 1.2, 0.8, 1.0], luck=1.5)))
+    assert "+1.000 ± 0.082" in text
+    assert "0.100" in text  # the damage
+    assert "warning: caa at layer 2 steers no better than a random" in text
