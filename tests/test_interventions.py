@@ -229,6 +229,7 @@ def test_answers_are_read_where_their_prompts_end(checkpoint, device, where, lay
     assert_close(last.at_point("resid_post").array, ends, allowed)
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 @pytest.mark.parametrize(
     ("how", "where"),
     [("replace", "generated"), ("add", "-1.."), ("at-least", "all"), ("remove", "all")],

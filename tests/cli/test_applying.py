@@ -66,6 +66,7 @@ def test_a_line_does_what_its_intervention_does(say, line):
     assert out.splitlines()[2:] == rows
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_a_trial_measures_what_its_line_says(say):
     line = words("evaluate", "--strengths=-3,3", "--how=replace", "--where=generated")
     code, out, _ = say(*line)
