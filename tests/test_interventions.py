@@ -12,7 +12,11 @@ import pytest
 import ster
 from ster import Intervention, SteeringVector
 from ster.errors import DirectionError, LayerError, SterError, UsageError
+from ster.runs.reading import ReadingChoice, plan_reading
+from ster.runs.scoring import plan_scoring
+from ster.runs.writing import plan_writing
 from ster.vectors.applying import HOWS as OFFERED
+from ster.workflows.steering import sum_deltas
 from tests.checkpoints import (
     Checkpoint,
     make_config,
@@ -428,6 +432,20 @@ def test_what_contradicts_itself_is_refused_when_it_is_made(
         Intervention(**given)
 
 
+def test_it_says_what_it_does(checkpoint):
+    vector = vector_of(load(checkpoint, "cpu"), trait_name="calm")
+    assert repr(Intervention(vector)) == "Intervention('calm' at 1, add)"
+    assert (
+        repr(
+            Intervention(vector, "2n", how="add-below", below=-3, layers="0..2").at(0.5)
+        )
+        == "Intervention('calm' at 1n, add-below, below=-3, layers='0..2')"
+    )
+    kept = Intervention(vector, how="remove", where="-2..", keep_norm=True)
+    expected = "Intervention('calm' at 1, remove, where='-2..', keep_norm=True)"
+    assert repr(kept) == expected
+
+
 def test_strengths_are_refused_before_a_weight_is_opened(tmp_path: Path):
     made = write_checkpoint(tmp_path, make_config())
     runtime = load(made, "cpu")
@@ -466,3 +484,31 @@ def test_a_zero_that_does_nothing_leaves_the_stream_alone(checkpoint):
     removed = runtime.activations(prompts, steer=Intervention(vector, how="remove"))
     replaced = Intervention(vector, 0, how="replace")
     assert (runtime.activations(prompts, steer=replaced).array == removed.array).all()
+
+
+def test_a_plan_counts_the_tokens_that_texts_do_not_share(checkpoint):
+    """Texts whose prompts end elsewhere may begin alike and share nothing."""
+    session = load(checkpoint, "cpu")._session
+    asked, answers = [text(SHARED), text([*SHARED, 5])], [text([5, 6]), text([6])]
+    responses = session.encoder.encode_responses(answers, asked)
+    assert [*responses.token_ids[0]] == [*responses.token_ids[1]]
+    plain, told = (
+        plan_scoring(session, responses, None, by_prompt=by_prompt).plan
+        for by_prompt in (False, True)
+    )
+    assert (plain.num_tokens, told.num_tokens) == (9, 18)
+    how, vector = ster.Answering(max_new_tokens=2), vector_of(load(checkpoint, "cpu"))
+    prompts = [text(SHARED), text([*SHARED, 5])]
+    for where, expected in (("all", 8), ("2..", 8), ("generated", 15)):
+        deltas = sum_deltas(Intervention(vector, where=where), session)
+        assert plan_writing(session, prompts, how, [deltas]).plan.num_tokens == expected
+    for where, expected in (("all", 9), ("2..", 9), ("-1..", 18)):
+        reading = plan_reading(
+            session,
+            answers,
+            (2,),
+            repeats=True,
+            choice=ReadingChoice(asked=asked),
+            deltas=sum_deltas(Intervention(vector, where=where), session),
+        )
+        assert reading.plan.num_tokens == expected

@@ -11,6 +11,7 @@ import numpy as np
 
 from ster.errors import UsageError, require_type
 from ster.layers import Layers, select_layers
+from ster.stream.where import EVERYWHERE
 from ster.vectors.applying import Applying
 from ster.vectors.measured import StrengthTrial
 from ster.vectors.norms import RESIDUAL_NORMS
@@ -18,7 +19,7 @@ from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Intervention:
     """What is done along a vector to the residual stream, and to which tokens.
 
@@ -56,8 +57,8 @@ class Intervention:
         ...     layers=(1,), array=np.ones((1, 4), "f4"), model="toy",
         ...     trait_name="calm", method="caa",
         ... )
-        >>> Intervention(calm, how="remove", layers="all").strength
-        Strength(value=1.0, of_norm=False)
+        >>> Intervention(calm, "0.1n", where="generated", keep_norm=True)
+        Intervention('calm' at 0.1n, add, where='generated', keep_norm=True)
     """
 
     vector: SteeringVector
@@ -84,6 +85,20 @@ class Intervention:
         object.__setattr__(self, "vector", vector)
         object.__setattr__(self, "strength", taken)
         object.__setattr__(self, "applying", applying)
+
+    def __repr__(self) -> str:
+        """Show what is done with which vector, not the numbers."""
+        applying = self.applying
+        parts = [f"{self.vector.trait_name!r} at {self.strength}", applying.how]
+        if applying.where != EVERYWHERE:
+            parts.append(f"where={applying.where.words!r}")
+        if applying.below is not None:
+            parts.append(f"below={applying.below}")
+        if applying.keep_norm:
+            parts.append("keep_norm=True")
+        if applying.layers is not None:
+            parts.append(f"layers={applying.layers!r}")
+        return f"Intervention({', '.join(parts)})"
 
     @classmethod
     def applied(
