@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Generic, TypeAlias, TypeVar
@@ -75,13 +75,13 @@ class Steerings(Generic[Array]):
         layers = sorted({layer for each in self._deltas for layer in each})
         self._steps = {layer: self._bring(layer) for layer in layers}
 
-    def parting(self, used: Collection[int] | Ints) -> int | None:
+    def parting(self, used: Ints) -> int | None:
         """Find the layer after which rows of some numbers are no longer treated alike.
 
         Args:
             used: The numbers, as ``Treatments`` gives them.
         """
-        first, *others = (self._deltas[each] for each in sorted(set(used)))
+        first, *others = (self._deltas[each] for each in np.unique(used))
         for layer in self._steps:
             for other in others:
                 if not are_same(first.get(layer), other.get(layer)):
