@@ -135,7 +135,7 @@ class Moves(Generic[Array]):
 
     Args:
         directions: (num_moves, hidden_size).
-        numbers: The ``Move.numbers`` of each, (num_moves, 5).
+        numbers: The ``Move.numbers`` of each, all finite, (num_moves, 5).
         keep_norm: 1 where rows are scaled back and 0 where not, (num_moves, 1); None
             where none are.
     """
@@ -150,9 +150,12 @@ class Moves(Generic[Array]):
         nothing = Move(direction=np.zeros(hidden_size, np.float32))
         each = [nothing if move is None else move for move in moves]
         keep = np.array([[move.keep_norm] for move in each], np.float32)
+        # Finite bounds, which no row comes near: GPUs may not compare with infinity.
+        most = float(np.finfo(np.float32).max)
+        numbers = np.clip([move.numbers for move in each], -most, most)
         return Moves(
             directions=np.stack([move.direction for move in each]),
-            numbers=np.array([move.numbers for move in each], np.float32),
+            numbers=numbers.astype(np.float32),
             keep_norm=keep if keep.any() else None,
         )
 
