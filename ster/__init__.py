@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ster.runs.sampling import Answering, Sampling
     from ster.runtime import Runtime
     from ster.toy import write_toy_checkpoint
+    from ster.vectors.interventions import Intervention
     from ster.vectors.measured import StrengthTrial
     from ster.vectors.steering import SteeringVector
     from ster.workflows.ablating import Ablation, ablate
@@ -33,6 +34,7 @@ __all__ = [
     "Answer",
     "Answering",
     "ContrastPair",
+    "Intervention",
     "PairSet",
     "PromptSet",
     "Runtime",
@@ -54,6 +56,7 @@ _HOMES = {
     "Answer": "ster.documents.answers",
     "Answering": "ster.runs.sampling",
     "ContrastPair": "ster.documents.pair_sets.pair",
+    "Intervention": "ster.vectors.interventions",
     "PairSet": "ster.documents.pairs",
     "PromptSet": "ster.documents.prompt_sets.value",
     "Runtime": "ster.runtime",

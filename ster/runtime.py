@@ -141,8 +141,9 @@ class Runtime(Answers, Directions, Reports):
                 ``"assistant"``'s.
             asked: What each text answers, None where it answers nothing; such a text is
                 the assistant's.
-            steer: As for ``generate``, added to the stream while it is read. A layer is
-                read before its own vector is added.
+            steer: As for ``generate``, applied to the stream while it is read. A layer
+                is read before its own vector is applied. A text is a prompt, unless it
+                answers one: then what it answers with is ``"generated"``.
             on_interrupt: What Ctrl-C or a notebook's stop button does: ``"raise"``, or
                 ``"keep"`` the prompts that are done, if there are any.
 

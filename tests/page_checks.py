@@ -67,9 +67,20 @@ def check_comparing(names: Names) -> None:
     assert names["curve"].sizes == (1, 2, 4)
 
 
+def check_interventions(names: Names) -> None:
+    """What was read, scored and measured is what interventions made of it."""
+    runtime, (asked,) = names["runtime"], ["describe the lake ."]
+    plain = runtime.activations(["the sea is calm ."], asked=[asked]).array
+    assert np.abs(names["rows"].array[:, -1] - plain[:, -1]).max() > 0.1
+    (score,) = runtime.score_responses(["the sea is calm ."], prompts=[asked])
+    assert abs(names["scores"][0] - score) > 0.01
+    assert [each.strength for each in names["report"].strength.candidates] == [1, 2]
+
+
 CHECKS: dict[str, Callable[[Names], None]] = {
     "docs/comparing.md": check_comparing,
     "docs/formats.md": check_formats,
     "docs/inputs.md": check_inputs,
+    "docs/interventions.md": check_interventions,
     "docs/notebook.md": check_notebook,
 }

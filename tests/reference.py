@@ -19,8 +19,9 @@ from tests.reference_experts import Watch, has_experts, run_experts, watch_nothi
 F64 = NDArray[np.float64]
 Config = Mapping[str, Any]
 Tensors = Mapping[str, NDArray[Any]]
-# For some layers, a vector (hidden_size,) that is added to every position after them.
-Steering = Mapping[int, NDArray[Any]]
+# For some layers, a vector (hidden_size,) that is added to every position after them,
+# or what makes other rows of the stream's.
+Steering = Mapping[int, NDArray[Any] | Callable[[F64], F64]]
 NO_STEERING: Steering = {}
 # Multiplies rows by a layer's matrix of some name, and adds its bias.
 Product = Callable[[Mapping[str, F64], str, F64], F64]
@@ -88,7 +89,8 @@ def run_blocks(
         h = h + share * before[3](added)
         after.append(h)
         if layer in steering:
-            h = h + steering[layer]
+            steer = steering[layer]
+            h = steer(h) if callable(steer) else h + steer
     return np.stack(after), h
 
 

@@ -10,10 +10,11 @@ import pytest
 
 import ster
 from ster.architecture.spec import ModelSpec
+from ster.decoder.steerings import Steerings
 from ster.errors import NumericsError, PromptError
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling
-from ster.runs.streams import Steerings, pack_steered
+from ster.runs.streams import pack_steered
 from ster.runtime import Runtime
 from ster.vectors.steering import SteeringVector
 from ster.workflows.steering import sum_deltas

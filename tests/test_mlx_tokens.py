@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ster.decoder.steerings import Steerings
 from ster.runs.growing import Growth, grow
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling
-from ster.runs.streams import Steerings, pack_steered
+from ster.runs.streams import pack_steered
 from ster.stream.texts import Texts
 from tests.checkpoints import Config, make_config, random_ids, write_checkpoint
 from tests.conformance.compare import assert_close

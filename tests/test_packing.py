@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ster.stream.packing import DistinctTokens, PackedPrompts, Segment, pack_prompts
+from ster.stream.packing import (
+    DistinctTokens,
+    PackedPrompts,
+    Segment,
+    pack_marked,
+    pack_prompts,
+)
 
 Prompts = list[list[int]]
 # Few tokens and few lengths, so that prompts share often.
@@ -180,3 +186,23 @@ def test_arrays_are_indices():
         packed.last_rows,
     ):
         assert array.dtype == np.int64
+
+
+MARKED = st.lists(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=7),
+    min_size=1,
+)
+
+
+@given(MARKED)
+def test_tokens_are_shared_where_they_and_all_before_them_are_marked_alike(texts):
+    prompts = [[token for token, _ in each] for each in texts]
+    marks = [np.array([mark for _, mark in each]) for each in texts]
+    packed, found = pack_marked(prompts, [0] * len(texts), marks)
+    for number, each in enumerate(texts):
+        rows = packed.rows_of(number)
+        assert packed.token_ids[rows].tolist() == prompts[number]
+        assert packed.position_ids[rows].tolist() == [*range(len(each))]
+        assert found[rows].tolist() == marks[number].tolist()
+    prefixes = {tuple(each[: stop + 1]) for each in texts for stop in range(len(each))}
+    assert packed.num_tokens == len(prefixes)

@@ -17,10 +17,11 @@ from ster.checkpoint.template.chat import TemplateRefusal
 from ster.checkpoint.tokenizer import load_encoder
 from ster.checkpoint.tokens.bounds import TokenIds
 from ster.checkpoint.tokens.responses import EncodedResponses, find_starts, join
-from ster.decoder.whole import Deltas, WholeModel
+from ster.decoder.whole import WholeModel
 from ster.errors import DocumentError, PromptError, TemplateError
 from ster.runs.scoring import score_responses
 from ster.runtime import Runtime
+from ster.stream.changes import Deltas
 from tests.golden.text_cases import TEXT_CASES, write_text_case
 from tests.light import Folder, Notes
 from tests.test_responses import ALTERNATING, TURNS, encoder, raw
@@ -200,7 +201,9 @@ def test_an_answer_without_a_token_of_its_own_is_refused():
 class Summing(WholeModel):
     """Says of a response the sum of its ids, the first left out."""
 
-    def score_responses(self, responses: Sequence[Any], deltas: Deltas) -> list[float]:
+    def score_responses(
+        self, responses: Sequence[Any], deltas: Deltas, prompt_lengths: Sequence[int]
+    ) -> list[float]:
         assert responses or not deltas
         return [float(sum(ids[1:])) for ids in responses]
 

@@ -12,8 +12,9 @@ import pytest
 from ster.architecture.config import read_config
 from ster.decoder.contract import Points
 from ster.decoder.devices import implementation
+from ster.decoder.steerings import Steerings
 from ster.points import ATTN_OUT, MLP_OUT, RESID_MID, RESID_POST
-from ster.runs.streams import Steerings, pack_steered
+from ster.runs.streams import pack_steered
 from tests.checkpoints import make_config, random_ids, write_checkpoint
 from tests.conformance.running import open_decoder, read_points
 

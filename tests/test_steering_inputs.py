@@ -13,7 +13,7 @@ import pytest
 import ster
 from ster.errors import PromptError, SterError, UsageError
 from ster.runs.scoring import Scorer
-from ster.runs.streams import Deltas
+from ster.stream.changes import Deltas
 from tests.checkpoints import make_config, text, write_checkpoint
 
 PROMPTS = [text([3, 4]), text([5])]

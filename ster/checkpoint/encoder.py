@@ -151,7 +151,7 @@ class Encoder:
         return EncodedResponses(
             token_ids=located.token_ids,
             forms=tuple(forms),
-            starts=self._find_starts(located.token_ids, known),
+            starts=self.find_starts(located.token_ids, known),
         )
 
     def encode_response(self, text: str) -> list[int]:
@@ -241,10 +241,16 @@ class Encoder:
                 f"a pair's prompt goes before its answers; {_WAY_OUT}",
             ) from refusal
 
-    def _find_starts(
+    def find_starts(
         self, token_ids: Sequence[TokenIds], prompts: Sequence[str | None]
     ) -> tuple[int, ...]:
-        """Find the first token of each answer: there it parts from its prompt alone."""
+        """Find the first token of each answer: there it parts from its prompt alone.
+
+        Of a text that answers nothing it is the second.
+
+        Raises:
+            PromptError: An answer adds no token to its prompt.
+        """
         asked = list(dict.fromkeys(each for each in prompts if each is not None))
         before = dict(zip(asked, self.encode(asked), strict=True))
         return find_starts(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ster.cli.applying import ApplyingFlags, intervene, with_applying_flags
 from ster.cli.generate import (
     MaxNewTokens,
     Seed,
@@ -28,21 +29,25 @@ from ster.cli.steering import check_norms_once, load_vectors, parse_one_strength
 from ster.cli.streams import say
 from ster.errors import PromptError
 from ster.text import printable
+from ster.vectors.strengths import Strength
 
 if TYPE_CHECKING:
     from ster.cli.conversation import Conversation, Weighted
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
+    from ster.vectors.applying import Applying
     from ster.vectors.steering import SteeringVector
 
 PROMPT = "> "
 
 
 @with_model_flags
+@with_applying_flags
 def chat(
     *,
     vector_words: Vectors = None,
     strength: StrengthOption = "1.0",
+    applied: ApplyingFlags,
     system_path: System = None,
     max_new_tokens: MaxNewTokens = 512,
     temperature: Temperature = 0.0,
@@ -63,12 +68,16 @@ def chat(
     )
     words, times = vector_words or [], parse_one_strength(strength)
     check_norms_once(words, [times])
+    applying = applied.take([times])
     flags.check_device()
 
     from ster.cli.conversation import Conversation
 
     state = Conversation(
-        system=read_system(system_path), vectors=load_vectors(words), strength=times
+        system=read_system(system_path),
+        vectors=load_vectors(words),
+        strength=times,
+        applying=applying,
     )
     return talk(flags, state, how)
 
@@ -82,12 +91,12 @@ def talk(flags: ModelFlags, state: Conversation, how: Answering) -> Iterator[str
         if runtime.chat_template != "applied":
             refuse_several_turns([("a turn", "and another")], runtime.chat_template)
         for vector, _ in state.vectors:
-            check_steering(runtime, vector)
+            check_steering(runtime, vector, state.applying)
         with Interrupts() as interrupts:
             loop = Loop(
                 state=state,
                 answer=Writer(runtime, how, interrupts),
-                load=Loader(runtime),
+                load=Loader(runtime, state.applying),
                 tell=lambda sentence: say(f"{sentence}\n"),
                 refuse=refuse,
             )
@@ -131,25 +140,29 @@ class Loader:
 
     Args:
         runtime: The model.
+        applying: How they are applied.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, applying: Applying) -> None:
+        self._runtime, self._applying = runtime, applying
 
     def __call__(self, word: str) -> Weighted:
         """Read one, and the strength after its last colon."""
         ((vector, strength),) = load_vectors([os.path.expanduser(word)])
-        check_steering(self._runtime, vector)
+        check_steering(self._runtime, vector, self._applying)
         return vector, strength
 
 
-def check_steering(runtime: Runtime, vector: SteeringVector) -> None:
+def check_steering(
+    runtime: Runtime, vector: SteeringVector, applying: Applying
+) -> None:
     """Refuse a vector that cannot steer the model, before anybody says a word.
 
     Raises:
         SterError: It is of another model, width or layers.
     """
-    runtime.stream("x", steer=vector)  # it is planned, and never asked for text
+    steer = intervene([(vector, Strength(value=1.0))], applying)
+    runtime.stream("x", steer=steer)  # it is planned, and never asked for text
 
 
 def refuse(error: Any) -> None:  # noqa: ANN401 - a SterError, whose module is late

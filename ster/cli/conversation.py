@@ -10,8 +10,11 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ster.cli.applying import intervene
 from ster.errors import SterError, UsageError
 from ster.text import counted, one_line, quoted, trim
+from ster.vectors.applying import ADDING, Applying
+from ster.vectors.interventions import Intervention
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
 
@@ -49,20 +52,22 @@ class Conversation:
     Args:
         system: What the system says before all turns, if anything.
         vectors: What steers, each with a strength of its own.
-        strength: How much of their sum.
+        strength: How much of all of them.
+        applying: How they are applied, and to which tokens.
     """
 
     system: str | None = None
     vectors: Sequence[Weighted] = ()
     strength: Strength = ONCE
+    applying: Applying = ADDING
     turns: list[dict[str, str]] = field(default_factory=list, init=False)
 
     @property
-    def steer(self) -> list[Weighted]:
-        """What is added to the stream of the next answer."""
-        if self.strength.value == 0:
+    def steer(self) -> list[Intervention]:
+        """What is done to the stream of the next answer."""
+        if self.applying.does_nothing_at(self.strength):
             return []
-        return [(vector, own * self.strength) for vector, own in self.vectors]
+        return intervene(self.vectors, self.applying, self.strength)
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -170,6 +175,7 @@ class Loop:
             f"{counted(len(vector.layers), 'layer')}) at strength {own * strength}"
             for vector, own in vectors
         ]
+        intervene(vectors, self.state.applying, strength)  # refused before it is set
         self.state.vectors, self.state.strength = vectors, strength
         absent = f"strength {strength}, but there is no vector: /vector FILE"
         self.tell(", ".join(names) if names else absent)

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ster.cli.answer import render_beside
+from ster.cli.applying import (
+    ApplyingFlags,
+    intervene,
+    take_applying,
+    with_applying_flags,
+)
 from ster.cli.inputs import FORMATS, input_file, read_prompts, take_output
 from ster.cli.model import ModelFlags, check_output, with_model_flags
 from ster.cli.options import Text, take_text
 from ster.cli.progress import Seldom
 from ster.cli.steering import (
-    check_norms_once,
     load_vectors,
     parse_one_strength,
     parse_several_strengths,
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from ster.documents.prompt_sets.value import PromptSet
     from ster.runs.sampling import Answering
     from ster.runtime import Runtime
-    from ster.vectors.steering import SteeringVector
+    from ster.vectors.interventions import Intervention
     from ster.vectors.strengths import Strength
 
 
@@ -156,6 +161,7 @@ Seed = Annotated[
 
 
 @with_model_flags
+@with_applying_flags
 def generate(
     *,
     context: typer.Context,
@@ -165,6 +171,7 @@ def generate(
     vector_words: Vectors = None,
     strength: StrengthOption = "1.0",
     strengths: StrengthsOption = None,
+    applied: ApplyingFlags,
     system_path: System = None,
     max_new_tokens: MaxNewTokens = 128,
     temperature: Temperature = 0.0,
@@ -187,18 +194,17 @@ def generate(
     vectors = vector_words or []
     check_given(context, strengths, vectors)
     times = parse_several_strengths(strength if strengths is None else strengths)
-    check_norms_once(vectors, times)
+    applying = take_applying(applied, vectors, times)
     flags.check_device()
-    inputs = [system_path] if system_path else []
-    inputs += [path for path, _ in map(split_vector, vectors)]
+    inputs = [path for path, _ in map(split_vector, vectors)]
+    inputs += [system_path] if system_path else []
     if output_path is not None:
         check_output(output_path, input_file(prompts_path) + inputs)
     prompts = read_prompts(prompts_path, [prompt or ""])
     how = replace(how, system=read_system(system_path))
     prompts.conversations_to_answer(how.system)  # refuses before the model is loaded
-    asked = Asked(
-        prompts=prompts, steer=load_vectors(vectors), strengths=times, how=how
-    )
+    steer = intervene(load_vectors(vectors), applying)
+    asked = Asked(prompts=prompts, steer=steer, strengths=times, how=how)
     return answer(flags, asked, output_path, is_table=strengths is not None, text=text)
 
 
@@ -208,13 +214,14 @@ class Asked:
 
     Args:
         prompts: Each is answered at every strength.
-        steer: What is added to the stream: vectors, each with its strength.
-        strengths: What their sum is multiplied by.
+        steer: What is done to the stream: vectors, each with its strength, and how
+            they are applied.
+        strengths: What all strengths are multiplied by.
         how: How prompts are answered.
     """
 
     prompts: PromptSet
-    steer: Sequence[tuple[SteeringVector, Strength]]
+    steer: Sequence[Intervention]
     strengths: Sequence[Strength]
     how: Answering
 
@@ -250,7 +257,7 @@ def answer(
         return
     with flags.open() as runtime:
         (strength,) = asked.strengths
-        steer = [(vector, own * strength) for vector, own in asked.steer]
+        steer = [each.at(strength) for each in asked.steer]
         pieces = runtime.stream(
             asked.prompts.prompts[0], steer=steer, answering=asked.how
         )

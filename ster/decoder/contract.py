@@ -25,6 +25,7 @@ from ster.architecture.spec import ModelSpec
 from ster.checkpoint.stored import Stored
 from ster.decoder.sampling import Drawing
 from ster.stream.attention import Attention
+from ster.stream.changes import Moves
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import Entering, Leaving, NextTokens
@@ -186,7 +187,45 @@ class Block(Protocol[Array]):
         ...
 
 
-class Decoder(Protocol[Array]):
+class Steers(Protocol[Array]):
+    """The part of a decoder that does something to a stream between two blocks."""
+
+    def take(self, hidden: Array, rows: Ints) -> Array:
+        """Take some rows of a stream."""
+        ...
+
+    def vectors(self, values: F32) -> Array:
+        """Bring vectors (num_vectors, hidden_size) into the decoder's arrays."""
+        ...
+
+    def steer(self, hidden: Array, vectors: Array, which: Ints | None) -> Array:
+        """Add a vector to every row; the stream is given away, as to a block.
+
+        Args:
+            hidden: The stream.
+            vectors: As ``vectors`` brings them.
+            which: Which of them each row gets, (num_tokens,); None is the first.
+        """
+        ...
+
+    def moves(self, moves: Moves[F32]) -> Moves[Array]:
+        """Bring moves into the decoder's own arrays."""
+        ...
+
+    def move(self, hidden: Array, moves: Moves[Array], which: Ints | None) -> Array:
+        """Move every row along a direction; the stream is given away, as to a block.
+
+        ``stream.changes.Move`` says how. It takes the memory that ``steer`` takes.
+
+        Args:
+            hidden: The stream.
+            moves: As ``moves`` brings them.
+            which: Which of them each row gets, (num_tokens,); None is the first.
+        """
+        ...
+
+
+class Decoder(Steers[Array], Protocol[Array]):
     """A checkpoint's blocks at work in one run, on one device, at one precision."""
 
     @property
@@ -226,10 +265,6 @@ class Decoder(Protocol[Array]):
         """Open a block; its weights live as long as the ``with``, unless they stay."""
         ...
 
-    def take(self, hidden: Array, rows: Ints) -> Array:
-        """Take some rows of a stream."""
-        ...
-
     def unembed(self, hidden: Array) -> F32:
         """Apply final norm and head: logits, (num_tokens, vocab_size) f32."""
         ...
@@ -261,20 +296,6 @@ class Decoder(Protocol[Array]):
 
     def make_caches(self, max_texts: int, max_tokens: int) -> list[Cache[Array]]:
         """Make an empty cache for every layer, for so many texts of so many tokens."""
-        ...
-
-    def vectors(self, values: F32) -> Array:
-        """Bring vectors (num_vectors, hidden_size) into the decoder's arrays."""
-        ...
-
-    def steer(self, hidden: Array, vectors: Array, which: Ints | None) -> Array:
-        """Add a vector to every row; the stream is given away, as to a block.
-
-        Args:
-            hidden: The stream.
-            vectors: As ``vectors`` brings them.
-            which: Which of them each row gets, (num_tokens,); None is the first.
-        """
         ...
 
     def bring_rotary(self, tables: RotaryTables[F32]) -> RotaryTables[Array]:

@@ -8,16 +8,16 @@ they have and hand their work over.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.stream.changes import Deltas
 from ster.stream.packing import Tokens
 
 F32 = NDArray[np.float32]
-Deltas = Mapping[int, F32]
 
 
 class WholeWeights(ABC):
@@ -44,6 +44,7 @@ class WholeModel(ABC):
         layers: Sequence[int],
         deltas: Deltas,
         on_block: Callable[[int], None],
+        prompt_lengths: Sequence[int],
     ) -> F32:
         """Read some tokens of each prompt after chosen layers; see ``runs.reading``.
 
@@ -53,7 +54,10 @@ class WholeModel(ABC):
 
     @abstractmethod
     def score_responses(
-        self, responses: Sequence[Tokens], deltas: Deltas
+        self,
+        responses: Sequence[Tokens],
+        deltas: Deltas,
+        prompt_lengths: Sequence[int],
     ) -> list[float]:
         """Sum each response's log-probabilities; see ``runs.scoring``."""
 

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.decoder.contract import Chosen, Decoder
+from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling, make_drawing, make_sampler
-from ster.runs.streams import Deltas, Part, Steerings, pack_steered
+from ster.runs.streams import Part, pack_steered
+from ster.stream.changes import Deltas
 from ster.stream.packing import DistinctTokens, Ints, Tokens
 from ster.stream.texts import Texts
 
@@ -108,8 +110,8 @@ def grow(
         decoder: The blocks, with head.
         prompts: What each begins with, fewer tokens than ``max_position_embeddings``,
             and the number of its steering.
-        deltas: The steerings: for some layers, a vector (hidden_size,) that is added to
-            every row, in prompt and written tokens alike.
+        deltas: The steerings: what is done to rows after some layers. A text's prompt
+            is what it begins with.
         growth: How they grow.
 
     Yields:
@@ -129,7 +131,8 @@ def grow(
         for text in texts:
             yield from _grow_whole(decoder, text, deltas[text.steering], growth)
         return
-    yield from Batch(decoder, Steerings(decoder, deltas), growth, texts).run()
+    lengths = ((each.steering, len(each.prompt)) for each in texts)
+    yield from Batch(decoder, Steerings(decoder, deltas, lengths), growth, texts).run()
 
 
 def _grow_whole(
@@ -209,7 +212,8 @@ class Batch(Generic[Array]):
         distinct, tokens, listed = DistinctTokens(), 0, 0
         while self._waiting and len(entering) < room:
             text = self._waiting[0]
-            kind = self._spec.rotary_length(len(text)), text.steering
+            kind: tuple[int, ...] = self._spec.rotary_length(len(text)), text.steering
+            kind += self._steerings.treatments.key(text.steering, len(text.prompt))
             tokens += distinct.add(text.tokens, kind)
             listed += len(text)
             most = self._growth.reading_tokens
@@ -220,12 +224,16 @@ class Batch(Generic[Array]):
 
     def _read(self, entering: Sequence[Growing]) -> Chosen[Array]:
         """Read texts from their beginnings, and choose the token after each."""
-        which = [text.steering for text in entering]
+        treatments = self._steerings.treatments
+        which = [
+            treatments.of(text.steering, len(text.prompt), len(text))
+            for text in entering
+        ]
         steered = pack_steered(
             self._spec,
             [text.tokens for text in entering],
             which,
-            self._steerings.parting(which),
+            self._steerings.parting(np.concatenate(which)),
         )
         self._at_work += entering
         # Rows ascend, as texts need not; equal texts end in the same row.
@@ -250,7 +258,13 @@ class Batch(Generic[Array]):
     def _step(self, token_ids: Ints | Array) -> Chosen[Array]:
         """Run a new token of each text through all blocks, and choose the next one."""
         self._texts.grow()
-        which = np.array([text.steering for text in self._at_work])
+        at, positions = self._steerings.treatments.at, self._texts.positions
+        which = np.array(
+            [
+                at(text.steering, len(text.prompt), int(position))
+                for text, position in zip(self._at_work, positions, strict=True)
+            ]
+        )
         part = Part(
             start=0,
             stop=self._spec.num_hidden_layers,
@@ -260,7 +274,7 @@ class Batch(Generic[Array]):
         hidden = run_blocks(
             self._decoder,
             token_ids,
-            self._texts.positions,
+            positions,
             [part],
             caches=self._caches,
         )

@@ -17,13 +17,14 @@ from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import UsageError, check_word
 from ster.points import RESID_POST, inner_points
+from ster.runs.places import check_places
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.rows import WantedRows
 from ster.runs.session import Session
 from ster.runs.showing import describe_tokens
-from ster.runs.streams import Deltas
 from ster.runs.wave import F32, check_finite, read_rows
+from ster.stream.changes import Deltas, needs_prompt
 from ster.stream.packing import Tokens
 from ster.token_choice import TokenChoice
 
@@ -72,9 +73,11 @@ class Reading:
         choice: What is read of the prompts.
         wanted: The tokens that are read.
         plan: Waves and memory.
-        deltas: Vectors added to the stream after their block has been read, by layer.
+        deltas: What is done to the stream after a block has been read, by layer.
         label: What a line of progress says before its numbers.
         prompts_per_item: How many prompts count as one in those numbers.
+        prompt_lengths: How many tokens of each come before what it answers with, if
+            that matters.
     """
 
     session: Session
@@ -89,6 +92,7 @@ class Reading:
     deltas: Deltas
     label: str
     prompts_per_item: int
+    prompt_lengths: Sequence[int] | None = None
 
     def first(self, num_prompts: int) -> Reading:
         """Take the first prompts of what was planned."""
@@ -99,6 +103,7 @@ class Reading:
             token_ids=self.token_ids[:num_prompts],
             own=self.own[:num_prompts],
             wanted=self.wanted.take(range(num_prompts)),
+            prompt_lengths=_take(self.prompt_lengths, range(num_prompts)),
         )
 
     def waves(self) -> Iterator[tuple[range, list[F32]]]:
@@ -136,6 +141,7 @@ class Reading:
             on_block,
             wanted=wanted,
             points=self.choice.points,
+            prompt_lengths=_take(self.prompt_lengths, wave),
         )
         numbers = wanted.prompt_index + wave.start
         for rows in arrays:
@@ -171,6 +177,7 @@ def plan_reading(
         TemplateError: The chat template refuses a prompt.
         CapacityError: The run does not fit.
         CheckpointError: The model's blocks have no such point.
+        UsageError: Something is to be done to tokens that a prompt does not have.
     """
     check_model_has(choice.points, session.spec)
     taken = PromptSet.of(prompts)
@@ -180,6 +187,11 @@ def plan_reading(
     _warn_of_long_prompts(session, token_ids)
     wanted = want_rows(session.encoder, located, choice.tokens)
     work = _rows_held(wanted, len(layers), choice)
+    lengths = None
+    if deltas and needs_prompt(deltas):
+        lengths = _prompt_lengths(session.encoder, token_ids, choice.asked)
+        check_places(deltas, lengths, [*map(len, token_ids)])
+        work["kinds"] = session.kinds(token_ids, lengths)
     return Reading(
         session=session,
         prompts=taken.prompts,
@@ -193,6 +205,7 @@ def plan_reading(
         deltas=deltas or {},
         label=label,
         prompts_per_item=prompts_per_item,
+        prompt_lengths=lengths,
     )
 
 
@@ -236,6 +249,24 @@ def plan_token_reading(
         label=label,
         prompts_per_item=1,
     )
+
+
+def _prompt_lengths(
+    encoder: Encoder,
+    token_ids: Sequence[TokenIds],
+    asked: Sequence[str | None] | None,
+) -> list[int]:
+    """Count the tokens of each text that come before its answer: all, if it is none."""
+    lengths = [*map(len, token_ids)]
+    if asked is None:
+        return lengths
+    starts = encoder.find_starts(token_ids, asked)
+    both = zip(asked, starts, lengths, strict=True)
+    return [length if each is None else start for each, start, length in both]
+
+
+def _take(numbers: Sequence[int] | None, which: range) -> Sequence[int] | None:
+    return None if numbers is None else [numbers[each] for each in which]
 
 
 def _rows_held(

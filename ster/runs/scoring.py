@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.decoder.contract import Decoder
+from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
 from ster.errors import DirectionError, NumericsError
 from ster.runs.loop import run_blocks
+from ster.runs.places import check_places
 from ster.runs.plan import Plan
 from ster.runs.progress import report_block
 from ster.runs.session import Session
-from ster.runs.streams import Deltas, Steerings, pack_steered
+from ster.runs.streams import pack_steered
+from ster.stream.changes import Deltas
 from ster.stream.packing import Ints, PackedPrompts
 
 Array = TypeVar("Array")
@@ -68,10 +71,12 @@ class Scorer:
             For each steering the scores of all responses.
 
         Raises:
+            UsageError: Something is to be done to tokens that a response does not have.
             NumericsError: A score is no finite number.
         """
         scores: list[list[float]] = [[] for _ in steerings]
         session, plan = self.scoring.session, self.scoring.plan
+        check_responses(self.scoring.responses, steerings)
         for number, wave in enumerate(plan.waves):
             responses = self.scoring.responses.take(wave)
             on_block = partial(report_block, session, plan, number, label=label)
@@ -92,6 +97,7 @@ def plan_scoring(
     batch_size: int | None,
     *,
     steerings: int = 1,
+    by_prompt: bool = False,
 ) -> Scoring:
     """Plan the scoring of responses, at least one.
 
@@ -101,6 +107,7 @@ def plan_scoring(
         batch_size: How many run as one stream, or fewer where memory bounds them; None
             is as many as it allows.
         steerings: Under how many steerings they are scored, all in one stream.
+        by_prompt: These tell tokens apart by where a response's prompt ends.
 
     Raises:
         DirectionError: A batch would be empty.
@@ -114,15 +121,28 @@ def plan_scoring(
             expected=1,
         )
     session.check_tokens(responses.token_ids)
+    work: dict[str, Any] = {"max_prompts": batch_size, "steerings": steerings}
+    if by_prompt:
+        work["kinds"] = session.kinds(responses.token_ids, responses.prompt_lengths)
     plan = session.plan(
         responses.token_ids,
         session.spec.num_hidden_layers,
         head=True,
         logit_rows=HEAD_ROWS,
-        max_prompts=batch_size,
-        steerings=steerings,
+        **work,
     )
     return Scoring(session=session, responses=responses, plan=plan)
+
+
+def check_responses(responses: EncodedResponses, steerings: Sequence[Deltas]) -> None:
+    """Refuse to do something to tokens that a response does not have.
+
+    Raises:
+        UsageError: Tokens of a prompt are meant, and a response answers none.
+    """
+    lengths = [*map(len, responses.token_ids)]
+    for deltas in steerings:
+        check_places(deltas, responses.prompt_lengths, lengths)
 
 
 def score_responses(
@@ -147,13 +167,16 @@ def score_responses(
     """
     if isinstance(decoder, WholeModel):
         return [_score_whole(decoder, responses, each) for each in deltas]
-    size, steerings = len(responses.token_ids), Steerings(decoder, deltas)
-    which = np.repeat(np.arange(len(deltas)), size)
+    size, lengths = len(responses.token_ids), responses.prompt_lengths
+    texts = [(each, length) for each in range(len(deltas)) for length in lengths]
+    steerings = Steerings(decoder, deltas, texts)
+    token_ids = [*responses.token_ids] * len(deltas)
+    which = [
+        steerings.treatments.of(*text, len(ids))
+        for text, ids in zip(texts, token_ids, strict=True)
+    ]
     steered = pack_steered(
-        decoder.spec,
-        [*responses.token_ids] * len(deltas),
-        which,
-        steerings.parting(which),
+        decoder.spec, token_ids, which, steerings.parting(np.concatenate(which))
     )
     counted = _Counted.of(steered.packed, responses, len(deltas))
     if not len(counted.rows):
@@ -267,11 +290,13 @@ def _score_whole(
 
     What it says of a prompt alone is taken off again.
     """
-    scores = model.score_responses(responses.token_ids, deltas)
+    ends = responses.prompt_lengths
+    scores = model.score_responses(responses.token_ids, deltas, ends)
     both = zip(responses.token_ids, responses.starts, strict=True)
     befores = [tuple(ids[:start]) for ids, start in both]
     asked = [each for each in dict.fromkeys(befores) if len(each) > 1]
-    off = dict(zip(asked, model.score_responses(asked, deltas), strict=True))
+    alone = model.score_responses(asked, deltas, [*map(len, asked)])
+    off = dict(zip(asked, alone, strict=True))
     return [
         score - off.get(before, 0.0)
         for score, before in zip(scores, befores, strict=True)

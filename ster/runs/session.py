@@ -124,6 +124,13 @@ class Session:
             self.reporter.note(str(plan))
         return plan
 
+    def kinds(
+        self, token_ids: Sequence[Tokens], prompt_lengths: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Tell texts apart that share nothing where it matters where prompts end."""
+        both = zip(token_ids, prompt_lengths, strict=True)
+        return [(self.spec.rotary_length(len(ids)), length) for ids, length in both]
+
     @contextmanager
     def open(self, plan: Plan) -> Iterator[Decoder[Any]]:
         """Open the weights that a run needs and that are not open yet.

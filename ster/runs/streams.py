@@ -1,53 +1,33 @@
 """Prompts under several steerings as one stream, which is one until they part.
 
-A steering's first vector is added after some block. Up to there the stream is the same
-whatever is added later, so the blocks below run once for all steerings. After it, a
-prompt has rows of its own for each of them.
+A steering begins after some block. Up to there the stream is the same whatever is done
+later, so the blocks below run once for all steerings. After it, a prompt has rows of
+its own for each of them; and so have tokens that begin prompts alike, but to which
+different things are done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ster.architecture.spec import ModelSpec
 from ster.decoder.contract import Decoder
+from ster.decoder.steerings import Steering, Steerings
 from ster.runs.inputs import InputsOf, stream_inputs
-from ster.stream.packing import Ints, PackedPrompts, Tokens, pack_prompts
+from ster.stream.packing import (
+    Ints,
+    PackedPrompts,
+    Tokens,
+    pack_marked,
+    pack_prompts,
+)
 from ster.stream.texts import Entering
 
 Array = TypeVar("Array")
-# By layer, a vector (hidden_size,) that is added to every row after the layer.
-Deltas = Mapping[int, NDArray[np.float32]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steering(Generic[Array]):
-    """What is added to the rows of a stream.
-
-    Args:
-        vectors: By layer, the vectors that are added after it, one for each steering,
-            (num_steerings, hidden_size).
-        which: The steering of each row, (num_tokens,); None is the first for all.
-        top: After this layer ...
-        which_at_top: ... there are other rows, with these steerings.
-    """
-
-    vectors: Mapping[int, Array]
-    which: Ints | None = None
-    top: int | None = None
-    which_at_top: Ints | None = None
-
-    def add(self, decoder: Decoder[Array], hidden: Array, layer: int) -> Array:
-        """Add what belongs after a layer, if anything does."""
-        if layer not in self.vectors:
-            return hidden
-        which = self.which_at_top if layer == self.top else self.which
-        return decoder.steer(hidden, self.vectors[layer], which)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,67 +50,13 @@ class Part(Generic[Array]):
     rows: Ints | None = None
 
 
-class Steerings(Generic[Array]):
-    """Steerings as a decoder holds them during a run.
-
-    Args:
-        decoder: The blocks.
-        deltas: What each of them adds.
-    """
-
-    def __init__(self, decoder: Decoder[Array], deltas: Sequence[Deltas]) -> None:
-        self._decoder, self._deltas = decoder, deltas
-        nothing = np.zeros(decoder.spec.hidden_size, np.float32)
-        self._vectors = {
-            layer: decoder.vectors(
-                np.stack([each.get(layer, nothing) for each in deltas])
-            )
-            for layer in sorted({layer for each in deltas for layer in each})
-        }
-
-    def parting(self, used: Collection[int] | Ints) -> int | None:
-        """Find the layer after which streams of some steerings are no longer one."""
-        first, *others = (self._deltas[each] for each in sorted(set(used)))
-        for layer in self._vectors:
-            for other in others:
-                if not np.array_equal(first.get(layer, 0.0), other.get(layer, 0.0)):
-                    return layer
-        return None
-
-    def of(
-        self, which: Ints, top: int | None = None, top_rows: Ints | None = None
-    ) -> Steering[Array]:
-        """Return what is added to rows, each with its steering.
-
-        Args:
-            which: The steering of each row.
-            top: After this layer there are other rows, ...
-            top_rows: ... which are these.
-        """
-        if len(self._deltas) == 1:
-            return Steering(vectors=self._vectors)
-        at_top = which if top_rows is None else which[top_rows]
-        return Steering(
-            vectors=self._vectors, which=which, top=top, which_at_top=at_top
-        )
-
-    def below(self, layer: int, which: int) -> Steering[Array]:
-        """Return what one steering adds before a layer, as others do."""
-        vectors = {
-            each: self._decoder.take(vectors, np.array([which]))
-            for each, vectors in self._vectors.items()
-            if each < layer
-        }
-        return Steering(vectors=vectors)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteeredPrompts:
     """Prompts, each under one steering, packed into a stream.
 
     Args:
         packed: The stream after the parting.
-        which: The steering of each of its rows, (num_tokens,).
+        which: What is done to each of its rows, by number, (num_tokens,).
         before: The stream before the parting; the same if they never part.
         parting: They part after this layer; None is never.
         rows: For each row the one before the parting that it comes from; None where
@@ -197,28 +123,28 @@ class SteeredPrompts:
 def pack_steered(
     spec: ModelSpec,
     prompts: Sequence[Tokens],
-    which: Sequence[int] | Ints | None = None,
+    which: Sequence[Ints] | None = None,
     parting: int | None = None,
 ) -> SteeredPrompts:
-    """Pack prompts; those with other rotary frequencies or steerings share no tokens.
+    """Pack prompts; tokens with other rotary frequencies or steerings are not shared.
 
     Args:
         spec: What the decoder is.
         prompts: Their tokens.
-        which: The steering of each; the first if not given.
-        parting: The layer after which the steerings part; None is never.
+        which: What is done to each token of each, by number, as ``Treatments`` has it;
+            the first thing if not given.
+        parting: The layer after which what is done differs; None is never.
     """
     lengths = [spec.rotary_length(len(ids)) for ids in prompts]
     before = pack_prompts(prompts, lengths)
     if which is None or parting is None:  # then any of them does for all rows
-        steering = np.full(before.num_tokens, 0 if which is None else which[0])
+        first = 0 if which is None else int(which[0][0])
+        steering = np.full(before.num_tokens, first)
         return SteeredPrompts(packed=before, which=steering, before=before)
-    packed = pack_prompts(prompts, lengths, [*map(int, which)])
-    steering = np.zeros(packed.num_tokens, np.int64)
+    packed, steering = pack_marked(prompts, lengths, which)
     rows = np.zeros(packed.num_tokens, np.int64)
-    for number, each in enumerate(which):
-        own = packed.rows_of(number)
-        steering[own], rows[own] = each, before.rows_of(number)
+    for number in range(len(prompts)):
+        rows[packed.rows_of(number)] = before.rows_of(number)
     return SteeredPrompts(
         packed=packed,
         which=steering,

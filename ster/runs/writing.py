@@ -19,7 +19,7 @@ from ster.runs.plan import Plan
 from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
-from ster.runs.streams import Deltas
+from ster.stream.changes import Deltas, needs_prompt
 from ster.stream.packing import Tokens
 from ster.text import allowed_megabytes, megabytes
 
@@ -53,8 +53,8 @@ class Writing:
         stop_ids: The end-of-text tokens.
         plan: Memory, and how many texts grow at once.
         answering: How they are answered.
-        steerings: Every prompt is answered under each of them. Each holds for some
-            layers a vector (hidden_size,) that is added to every row.
+        steerings: Every prompt is answered under each of them: what is done to rows
+            after some layers.
     """
 
     session: Session
@@ -173,13 +173,14 @@ def plan_writing(
     room = session.spec.max_position_embeddings - min(map(len, token_ids))
     new_tokens = min(answering.max_new_tokens, room)
     longest = [_longest_reading(session, ids, new_tokens) for ids in token_ids]
-    numbers = range(len(steerings))
+    numbers, ends = range(len(steerings)), [*map(needs_prompt, steerings)]
     plan = session.plan(
         [ids for ids in longest for _ in numbers],
         session.spec.num_hidden_layers,
         kinds=[
-            (session.spec.rotary_length(len(ids)), number)
-            for ids in longest
+            # Texts whose prompts end elsewhere may share nothing then.
+            (session.spec.rotary_length(len(ids)), number, len(prompt) * ends[number])
+            for ids, prompt in zip(longest, token_ids, strict=True)
             for number in numbers
         ],
         head=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.integer[Any]]
 Tokens = Sequence[int] | Ints
+# Token ids are written in so many bits where they are ordered.
+_ID_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,38 @@ def pack_prompts(
         trie.add(range(start, stop))
         start = stop
     return trie.pack()
+
+
+def pack_marked(
+    prompts: Sequence[Tokens], rotary_lengths: Sequence[int], marks: Sequence[Ints]
+) -> tuple[PackedPrompts, Ints]:
+    """Pack prompts whose tokens are marked; those share only what is marked alike.
+
+    Args:
+        prompts: Token ids of each prompt.
+        rotary_lengths: As for ``pack_prompts``.
+        marks: The mark of each token of each prompt.
+
+    Returns:
+        The stream, and the marks of its rows.
+    """
+    kinds = [int(each[0]) for each in marks]
+    if all((each == each[0]).all() for each in marks):
+        packed = pack_prompts(prompts, rotary_lengths, kinds)
+        found = np.empty(packed.num_tokens, np.int64)
+        for number, kind in enumerate(kinds):
+            found[packed.rows_of(number)] = kind
+        return packed, found
+    # Tokens and marks together are numbered, and these numbers packed.
+    both = [
+        (np.asarray(each, np.int64) & _ID_BITS) | (mark << 32)
+        for each, mark in zip(prompts, marks, strict=True)
+    ]
+    known, numbers = np.unique(np.concatenate(both), return_inverse=True)
+    cuts = np.cumsum([*map(len, both)])[:-1]
+    packed = pack_prompts(np.split(numbers, cuts), rotary_lengths)
+    rows = known[packed.token_ids]
+    return replace(packed, token_ids=rows & _ID_BITS), rows >> 32
 
 
 class DistinctTokens:
@@ -191,7 +225,7 @@ class _Trie:
         """Split a sorted group where the token at a position changes."""
 
         def token(prompt: int) -> int:
-            return int(self.prompts[prompt][position]) & 0xFFFFFFFF  # as in the order
+            return int(self.prompts[prompt][position]) & _ID_BITS  # as in the order
 
         children, start = [], group.start
         while start < group.stop:

@@ -14,6 +14,7 @@ from ster.errors import (
 )
 from ster.html import to_html
 from ster.text import decimal
+from ster.vectors.applying import ADDING, Applying
 from ster.vectors.cards import describe_strengths, strength_card
 from ster.vectors.controls import ControlEffects
 from ster.vectors.effects import Effect
@@ -40,10 +41,12 @@ class StrengthTrial:
             beside it; of 0 nothing is known of chance.
         max_damage: What a chosen strength may take, at most, of log p per token of
             neutral answers, in nats.
+        applying: How the vector is applied, and to which tokens.
 
     Raises:
         DirectionError: There is no strength, one is not finite, a batch or sequence is
             empty, or a number below zero.
+        UsageError: A strength means nothing in this way of applying a vector.
 
     Example:
         >>> from ster import StrengthTrial
@@ -59,6 +62,7 @@ class StrengthTrial:
     max_sequence: int | None = None
     random_directions: int = RANDOM_DIRECTIONS
     max_damage: float = MAX_DAMAGE
+    applying: Applying = ADDING
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""
@@ -72,6 +76,7 @@ class StrengthTrial:
                 sentence = "strength selection needs finite strengths, not "
                 sentence += decimal(each.value)
                 raise DirectionError(sentence, field="strengths", found=each)
+            self.applying.check_tried(each)
         for name in ("batch_size", "max_sequence"):
             number = getattr(self, name)
             if number is not None and require_whole_number(number, name) < 1:
@@ -100,6 +105,7 @@ class StrengthTrial:
         max_sequence: int | None = None,
         random_directions: int = RANDOM_DIRECTIONS,
         max_damage: float = MAX_DAMAGE,
+        applying: Applying = ADDING,
     ) -> StrengthTrial:
         """Make a trial from strengths as a notebook has them.
 
@@ -110,6 +116,7 @@ class StrengthTrial:
             max_sequence: As for the class.
             random_directions: As for the class.
             max_damage: As for the class.
+            applying: As for the class.
 
         Raises:
             UsageError: One is no strength.
@@ -121,6 +128,7 @@ class StrengthTrial:
             max_sequence=max_sequence,
             random_directions=random_directions,
             max_damage=max_damage,
+            applying=applying,
         )
 
 
@@ -132,7 +140,7 @@ class MeasuredStrength:
         strength: The multiplier; of a strength in norms, its mean over the layers.
         ordered: The share of pairs whose positive side rose more.
         mean_shift: How much more, on average, in nats.
-        effect: Half of the shift here less that at the opposite strength: what turns
+        effect: Half of the shift here less that of the opposite vector: what turns
             round with the vector.
         rises: What became of each side.
         damage: How much log p per token of neutral answers fell at this strength.

@@ -31,8 +31,9 @@ class Answers:
             prompt: One user message under a chat template, else a text to continue.
             steer: One vector, or several whose sum is added to every token's residual
                 stream, in prompt and answer alike; each alone or in a tuple with its
-                strength, such as ``(vector, "0.05n")``. Residual norms that a vector
-                lacks are measured on the prompts.
+                strength, such as ``(vector, "0.05n")``; or an ``Intervention``, which
+                says how it is applied, and where. Residual norms that a vector lacks
+                are measured on the prompts.
             **how: ``system``, the system's message before the prompt;
                 ``max_new_tokens`` (128); ``temperature`` (0, the likeliest token each
                 time), ``top_p`` and ``seed``, or all three as ``sampling``; or all of

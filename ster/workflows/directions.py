@@ -11,6 +11,7 @@ from ster.layers import Layers, select_layers
 from ster.runs.session import Session
 from ster.token_choice import Tokens
 from ster.vectors.effect_selection import EffectSelection
+from ster.vectors.interventions import Intervention
 from ster.vectors.measured import StrengthTrial
 from ster.vectors.rules import check_rule
 from ster.vectors.selection import Evaluation, Selection
@@ -178,7 +179,7 @@ class Directions:
     def evaluate(
         self,
         pairs: PairSet,
-        vector: SteeringVector,
+        vector: SteeringVector | Intervention,
         trial: StrengthTrial | None = None,
         *,
         tokens: Tokens | None = None,
@@ -188,7 +189,8 @@ class Directions:
 
         Args:
             pairs: The pairs, if possible others than the vector was fitted on.
-            vector: The vector.
+            vector: The vector; or an intervention of strength 1, which says how the
+                trial applies its vector.
             trial: Strengths to measure, if any: how much more steering raises the
                 log-probability of the positive sides than that of the negative ones.
             tokens: As for ``train``; unless given, what the vector was fitted to.
@@ -197,6 +199,9 @@ class Directions:
         Raises:
             SterError: A side or a strength is refused, or the run does not fit.
         """
+        if isinstance(vector, Intervention):
+            trial = vector.in_trial(trial)
+            vector = vector.vector
         return evaluate_vector(
             self._session, pairs, vector, trial, tokens=tokens, role=role
         )

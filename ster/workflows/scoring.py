@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ster.documents.prompts import check_asked, check_text, take_list
 from ster.errors import require_whole_number
-from ster.runs.scoring import plan_scoring
+from ster.runs.scoring import check_responses, plan_scoring
 from ster.runs.session import Session
 from ster.workflows.steering import Steer, norms_of, take_steering
 
@@ -41,7 +41,8 @@ def score_texts(
     if not responses:
         return []
     encoded = session.encoder.encode_responses(responses, asked)
-    scoring = plan_scoring(session, encoded, batch_size)
+    scoring = plan_scoring(session, encoded, batch_size, by_prompt=steered.needs_prompt)
     deltas = steered.deltas(norms_of(session, responses, asked))
+    check_responses(encoded, deltas)  # before a weight is opened
     with scoring.open() as scorer:
         return scorer.score_all(deltas)[0]

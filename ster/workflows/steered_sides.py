@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.runs.scoring import Scorer, Scoring, plan_scoring
 from ster.runs.session import Session
-from ster.runs.streams import Deltas
+from ster.stream.changes import Deltas
 
 F64 = NDArray[np.float64]
 
@@ -47,7 +47,12 @@ class SteeredSides:
         return SteeredSides(sides=self.sides.take(numbers), neutral=self.neutral)
 
     def plan(
-        self, session: Session, batch_size: int | None = None, *, steerings: int
+        self,
+        session: Session,
+        batch_size: int | None = None,
+        *,
+        steerings: int,
+        by_prompt: bool = False,
     ) -> Scoring:
         """Plan their scoring; see ``plan_scoring``.
 
@@ -55,7 +60,9 @@ class SteeredSides:
             SterError: A batch would be empty, or not even one response fits.
         """
         responses = self.sides.join(self.neutral)
-        return plan_scoring(session, responses, batch_size, steerings=steerings)
+        return plan_scoring(
+            session, responses, batch_size, steerings=steerings, by_prompt=by_prompt
+        )
 
     def score(
         self,

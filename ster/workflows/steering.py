@@ -1,52 +1,54 @@
-"""What steering adds to the stream of an open checkpoint: the sum of its vectors."""
+"""What steering does to the stream of an open checkpoint, vector by vector."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ster.documents.prompt_sets.value import Prompts
-from ster.errors import DirectionError, SterError, UsageError, require_type
+from ster.errors import SterError, UsageError, require_type
 from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
+from ster.stream.changes import Deltas
 from ster.text import counted, one_line
+from ster.vectors.applying import Applying
+from ster.vectors.interventions import Intervention
 from ster.vectors.metrics import mean_norms
-from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import (
     Strength,
     StrengthLike,
     Strengths,
     take_multipliers,
-    take_strength,
 )
 from ster.workflows.compatibility import check_steering
+from ster.workflows.interventions import Part, combine
 
-F32 = NDArray[np.float32]
 Weighted = tuple[SteeringVector, StrengthLike]
-Steer = SteeringVector | Weighted | Sequence[SteeringVector | Weighted]
+OneSteer = SteeringVector | Intervention | Weighted
+Steer = OneSteer | Sequence[OneSteer]
 # Measures the stream's mean length at each of some layers, which are ascending.
 MeasureNorms = Callable[[tuple[int, ...]], Sequence[float]]
-LARGEST_NUMBER = float(np.finfo(np.float32).max)
 _ONCE = Strength(value=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steered:
-    """Vectors that may steer a model, and how much of each is added.
+    """Vectors that may steer a model, how each is applied, and how much of it.
 
     Args:
-        vectors: The vectors.
-        times: What their sum is multiplied by, at least once.
+        vectors: The vectors, at the layers where they are applied.
+        applied: How each of them is.
+        times: What their strengths are multiplied by, at least once.
         strengths: For each of ``times`` the strength of each vector.
     """
 
     vectors: Sequence[SteeringVector]
+    applied: Sequence[Applying]
     times: Sequence[Strength]
     strengths: Sequence[Sequence[Strength]]
 
@@ -56,29 +58,38 @@ class Steered:
         lacking = {
             layer
             for strengths in self.strengths
-            for vector, strength in zip(self.vectors, strengths, strict=True)
-            if strength.of_norm and strength.value and vector.residual_norms is None
+            for vector, strength, applying in self._parts(self.vectors, strengths)
+            if _needs_norms(strength, applying) and vector.residual_norms is None
             for layer in vector.layers
         }
         return tuple(sorted(lacking))
 
-    def deltas(self, measure: MeasureNorms | None = None) -> list[Mapping[int, F32]]:
-        """Add up what is to be added after each layer; a layer of zeros is left out.
+    @property
+    def needs_prompt(self) -> bool:
+        """Whether what is done to a token depends on where its prompt ends."""
+        return any(applying.where.needs_prompt for applying in self.applied)
+
+    def deltas(self, measure: MeasureNorms | None = None) -> list[Deltas]:
+        """Say what is done after each layer, for each of ``times``.
 
         Args:
             measure: What measures norms that no vector carries, if it is possible.
 
         Raises:
-            DirectionError: What is to be added is too long, or norms are missing.
+            DirectionError: What is to be added is too long, norms are missing, or a
+                vector has no direction.
         """
         layers = self.unmeasured
         found: Mapping[int, float] = {}
         if layers and measure is not None:
             found = dict(zip(layers, measure(layers), strict=True))
         vectors = [_complete(vector, found) for vector in self.vectors]
-        return [
-            _sum(zip(vectors, strengths, strict=True)) for strengths in self.strengths
-        ]
+        return [combine(self._parts(vectors, each)) for each in self.strengths]
+
+    def _parts(
+        self, vectors: Sequence[SteeringVector], strengths: Sequence[Strength]
+    ) -> Iterator[Part]:
+        return zip(vectors, strengths, self.applied, strict=True)
 
 
 def take_steering(
@@ -89,41 +100,48 @@ def take_steering(
     Each vector is checked, and warned of, once.
 
     Args:
-        steer: One vector or several, each alone or in a tuple with its strength.
-        session: Whose stream they are added to.
-        strengths: What their sum is multiplied by; 1 if not given.
+        steer: One vector or several, each alone, in a tuple with its strength, or in an
+            intervention.
+        session: Whose stream they are applied to.
+        strengths: What their strengths are multiplied by; 1 if not given.
 
     Raises:
         DocumentError: A vector is of another model or width.
         LayerError: The model lacks one of its layers.
-        UsageError: There is no strength, one is none, or counts in norms twice.
+        UsageError: There is no strength, one is none, counts in norms twice, or is none
+            for how a vector is applied.
         DirectionError: A strength is not finite.
     """
     is_one = _is_weighted(steer) or not isinstance(steer, Sequence)
     given: Any = [steer] if is_one or isinstance(steer, str) else steer
-    parts = [each if _is_weighted(each) else (each, _ONCE) for each in given]
-    for vector, _ in parts:
-        require_type(vector, SteeringVector, "steer")
-        _check(vector, session)
-    own = [take_strength(strength) for _, strength in parts]
+    parts = [_take(each) for each in given]
+    for part in parts:
+        _check(part, session)
+    own = [part.strength for part in parts]
     times: tuple[Strength, ...] = (_ONCE,)
     if strengths is not None:
         times = take_multipliers(strengths, "strengths")
         if not parts:
             sentence = "strengths need a vector to multiply"
             raise UsageError(sentence, field="strengths")
-    vectors = [vector for vector, _ in parts]
-    scales = [vector.scale or _ONCE for vector in vectors]
     combined = [[each * strength for each in own] for strength in times]
     for each in combined:  # refused here, before a weight is opened
-        _ = [*map(Strength.__mul__, scales, each)]
-    return Steered(vectors=vectors, times=times, strengths=combined)
+        for part, strength in zip(parts, each, strict=True):
+            _ = (part.vector.scale or _ONCE) * strength
+            part.applying.check(strength)
+    num_layers = session.spec.num_hidden_layers
+    return Steered(
+        vectors=[part.spread(num_layers) for part in parts],
+        applied=[part.applying for part in parts],
+        times=times,
+        strengths=combined,
+    )
 
 
 def sum_deltas(
     steer: Steer, session: Session, measure: MeasureNorms | None = None
-) -> Mapping[int, F32]:
-    """Add up what is to be added after each layer; a layer of zeros is left out.
+) -> Deltas:
+    """Say what is done after each layer.
 
     Raises:
         SterError: As for ``take_steering`` and ``Steered.deltas``.
@@ -186,8 +204,28 @@ def _is_weighted(steer: object) -> bool:
     )
 
 
-def _check(vector: SteeringVector, session: Session) -> None:
+def _take(steer: Any) -> Intervention:  # noqa: ANN401 - whatever was given
+    """Take a vector, alone or with its strength, as what adds it to all tokens."""
+    if isinstance(steer, Intervention):
+        return steer
+    if _is_weighted(steer):
+        vector, strength = steer
+        return Intervention(vector, strength)
+    require_type(steer, SteeringVector, "steer")
+    return Intervention(steer)
+
+
+def _needs_norms(strength: Strength, applying: Applying) -> bool:
+    """Tell whether anything that is done counts in residual norms."""
+    if applying.does_nothing_at(strength):
+        return False
+    below = applying.below
+    return strength.of_norm or (below is not None and below.of_norm)
+
+
+def _check(part: Intervention, session: Session) -> None:
     """Check a vector, and say which one it is where it was read from a file."""
+    vector = part.vector
     try:
         check_steering(vector, session)
     except SterError as error:
@@ -202,35 +240,3 @@ def _complete(vector: SteeringVector, norms: Mapping[int, float]) -> SteeringVec
     if vector.residual_norms is not None or not norms.keys() >= {*vector.layers}:
         return vector
     return vector.with_norms(norms[layer] for layer in vector.layers)
-
-
-def _sum(parts: Iterable[tuple[SteeringVector, Strength]]) -> Mapping[int, F32]:
-    deltas: dict[int, F32] = {}
-    for vector, strength in parts:
-        if not strength.value:
-            continue
-        scaled = scale_rows(vector.array, strength, vector.residual_norms)
-        for layer, row in zip(vector.layers, scaled, strict=True):
-            with np.errstate(all="ignore"):  # what overflows is refused below
-                deltas[layer] = deltas[layer] + row if layer in deltas else row
-    check_lengths(deltas)
-    # Adding zero would still turn -0.0 into 0.0.
-    return {layer: delta for layer, delta in deltas.items() if delta.any()}
-
-
-def check_lengths(deltas: Mapping[int, F32]) -> None:
-    """Refuse to add what drowns the stream: norms of its rows would be infinite.
-
-    Raises:
-        DirectionError: A squared length is not finite in float32.
-    """
-    for layer, delta in deltas.items():
-        squared = float(np.square(delta, dtype=np.float64).sum())
-        if not squared <= LARGEST_NUMBER:
-            raise DirectionError(
-                f"the vector added after layer {layer} is too long",
-                "its squared length leaves float32",
-                layer=layer,
-                found=squared,
-                expected=LARGEST_NUMBER,
-            )

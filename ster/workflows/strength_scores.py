@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -12,16 +13,15 @@ from numpy.typing import NDArray
 from ster.errors import CapacityError
 from ster.runs.scoring import Scorer, Scoring, plan_scoring
 from ster.runs.session import Session
-from ster.runs.streams import Deltas
+from ster.stream.changes import Deltas
 from ster.text import counted
 from ster.vectors.controls import turn_at_random
 from ster.vectors.effects import odd_parts
 from ster.vectors.measured import StrengthTrial
-from ster.vectors.norms import scale_rows
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
+from ster.workflows.interventions import trial_deltas
 from ster.workflows.steered_sides import SideScores, SteeredSides
-from ster.workflows.steering import check_lengths
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -36,13 +36,14 @@ class StrengthScores:
     """Scores of sides and neutral answers, by strength.
 
     Args:
-        steered: At every strength, at its opposite, and at 0.
-        controls: By what a strength is without its sign, the mean effect of each copy
-            on some of the pairs.
+        steered: At every strength, and at 0.
+        turned: At every strength but 0, with the opposite vector.
+        controls: By strength, the mean effect of each turned copy on some of the pairs.
         control_pairs: Which these are.
     """
 
     steered: dict[Strength, SideScores]
+    turned: dict[Strength, SideScores]
     controls: dict[Strength, tuple[float, ...]]
     control_pairs: list[int]
 
@@ -66,56 +67,87 @@ class StrengthScoring:
     residual_norms: tuple[float, ...]
 
     def score(self, strengths: Sequence[Strength]) -> StrengthScores:
-        """Score at strengths, at their opposites, and at 0.
+        """Score at strengths, with the opposite vector too, and at 0.
 
         Raises:
             DirectionError: A strength makes the vector too long.
             NumericsError: A score is no finite number.
             CapacityError: Not even one response fits.
         """
+        nothing = Strength(value=0.0), False
         asked = [each for each in strengths if each.value]
-        both = [sign for each in asked for sign in (each, opposite(each))]
-        distinct = [*dict.fromkeys([Strength(value=0.0), *both])]
+        keys = [key for each in asked for key in ((each, False), self._turned(each))]
+        distinct = [*dict.fromkeys([nothing, *keys])]
         found = score_in_slices(
             lambda steerings: self.sides.plan(
-                self.session, self.trial.batch_size, steerings=steerings
+                self.session,
+                self.trial.batch_size,
+                steerings=steerings,
+                by_prompt=self.trial.applying.where.needs_prompt,
             ),
             self.sides.score,
-            [self._deltas(self.vector.array, each) for each in distinct],
+            [self._deltas(self.vector.array, *key) for key in distinct],
         )
-        magnitudes = [*dict.fromkeys(map(magnitude, asked))]
+        scores = dict(zip(distinct, found, strict=True))
         pairs = spread(len(self.sides.sides.forms) // 2, _CONTROL_PAIRS)
         return StrengthScores(
-            steered=dict(zip(distinct, found, strict=True)),
-            controls=self._score_copies(magnitudes, pairs),
+            steered={each: scores[each, False] for each in (nothing[0], *asked)},
+            turned={each: scores[self._turned(each)] for each in asked},
+            controls=self._control(asked, pairs),
             control_pairs=pairs,
         )
 
+    def _control(
+        self, asked: Sequence[Strength], pairs: Sequence[int]
+    ) -> dict[Strength, tuple[float, ...]]:
+        """Measure turned copies; the effect at an opposite strength is the opposite."""
+        if not self.trial.applying.is_odd:
+            return self._score_copies([*dict.fromkeys(asked)], pairs)
+        found = self._score_copies([*dict.fromkeys(map(magnitude, asked))], pairs)
+        return {
+            each: tuple(
+                math.copysign(1.0, each.value) * effect
+                for effect in found[magnitude(each)]
+            )
+            for each in asked
+            if found
+        }
+
+    def _turned(self, strength: Strength) -> tuple[Strength, bool]:
+        """Tell at which strength which vector does what the opposite vector does."""
+        if self.trial.applying.is_odd:
+            return opposite(strength), False
+        return strength, True
+
     def _score_copies(
-        self, magnitudes: Sequence[Strength], pairs: Sequence[int]
+        self, strengths: Sequence[Strength], pairs: Sequence[int]
     ) -> dict[Strength, tuple[float, ...]]:
         """Score turned copies of the vector at both signs, all in few streams."""
         count = self.trial.random_directions
-        if not count or not magnitudes:
+        if not count or not strengths:
             return {}
         num_pairs = len(self.sides.sides.forms) // 2
         self.session.reporter.note(
             f"{counted(count, 'random direction')} at "
-            f"{counted(len(magnitudes), 'strength')} and both signs, on "
+            f"{counted(len(strengths), 'strength')} and both signs, on "
             f"{len(pairs)} of {counted(num_pairs, 'pair')}"
         )
         sides = self.sides.take(pairs).sides
         copies = turn_at_random(self.vector.array, count, _SEED)
         scores = score_in_slices(
             lambda steerings: plan_scoring(
-                self.session, sides, self.trial.batch_size, steerings=steerings
+                self.session,
+                sides,
+                self.trial.batch_size,
+                steerings=steerings,
+                by_prompt=self.trial.applying.where.needs_prompt,
             ),
             lambda scorer, steerings: scorer.score_all(steerings),
             [
-                self._deltas(copy, sign)
-                for each in magnitudes
+                self._deltas(copy, each, is_turned)
+                for each in strengths
                 for copy in copies
-                for sign in (each, opposite(each))
+                for is_turned in (False, True)
             ],
         )
         effects = [
@@ -124,16 +156,19 @@ class StrengthScoring:
         ]
         return {
             each: tuple(effects[number * count : (number + 1) * count])
-            for number, each in enumerate(magnitudes)
+            for number, each in enumerate(strengths)
         }
 
-    def _deltas(self, array: F32, strength: Strength) -> dict[int, F32]:
+    def _deltas(self, array: F32, strength: Strength, is_turned: bool) -> Deltas:
         if not strength.value:
             return {}  # adding zero would still turn -0.0 into 0.0
-        scaled = scale_rows(array, strength, self.residual_norms)
-        deltas = dict(zip(self.vector.layers, scaled, strict=True))
-        check_lengths(deltas)
-        return deltas
+        return trial_deltas(
+            self.vector.replaced(array=-array if is_turned else array),
+            strength,
+            self.residual_norms,
+            self.trial.applying,
+            self.session.spec.num_hidden_layers,
+        )
 
 
 def score_in_slices(

@@ -30,12 +30,7 @@ from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
 from ster.workflows.neutral_answers import encode_neutral
 from ster.workflows.steered_sides import SteeredSides
-from ster.workflows.strength_scores import (
-    StrengthScores,
-    StrengthScoring,
-    magnitude,
-    opposite,
-)
+from ster.workflows.strength_scores import StrengthScores, StrengthScoring
 
 _NOTHING = Strength(value=0.0)
 
@@ -172,9 +167,9 @@ def _compare(
     lengths: Sequence[int],
     mean_norm: float,
 ) -> MeasuredStrength:
-    """Compare the sides steered at a strength, at its opposite, and not at all."""
+    """Compare the sides steered by a vector, by its opposite, and not at all."""
     unsteered, up = scores.steered[_NOTHING], scores.steered[strength]
-    down = scores.steered[opposite(strength)] if strength.value else unsteered
+    down = scores.turned[strength] if strength.value else unsteered
     rises = up.sides - unsteered.sides
     shifts = rises[0::2] - rises[1::2]
     odd = odd_parts(up.sides, down.sides)
@@ -196,13 +191,12 @@ def _compare_copies(
     strength: Strength, scores: StrengthScores, odd: NDArray[np.float64]
 ) -> ControlEffects | None:
     """Set turned copies beside the vector, on the same pairs."""
-    effects = scores.controls.get(magnitude(strength))
+    effects = scores.controls.get(strength)
     if effects is None:
         return None
-    sign = math.copysign(1.0, strength.value)
     pairs = scores.control_pairs
     return ControlEffects(
-        effects=tuple(sign * each for each in effects),
+        effects=effects,
         own=float(odd[pairs].mean()),
         num_pairs=len(pairs),
     )

@@ -48,6 +48,41 @@ def make_vector(user: User) -> None:
     user.heard()
 
 
+def test_vectors_are_applied_as_the_line_says(talker: User, monkeypatch):
+    make_vector(talker)
+    line = ["-v", "v.json", "--strength", "9", "--how", "at-least", "--where=prompt"]
+    lines = "the sea\n/strength -40\n/again\n/vector v.json:2\na storm\n"
+    assert says(monkeypatch, lines, *line) == 0
+    out, _ = talker.heard()
+    runtime, vector = ster.load("toy"), ster.SteeringVector.load("v.json")
+    turns: list[dict[str, str]] = []
+    expected: list[str] = []
+    for turn, strength in (("the sea", 9.0), ("the sea", -40.0), ("a storm", -80.0)):
+        if turn == "a storm":
+            turns.append({"role": "assistant", "content": expected[-1]})
+        turns = [each for each in turns if each["content"] != turn]
+        turns.append({"role": "user", "content": turn})
+        steer = ster.Intervention(vector, strength, how="at-least", where="prompt")
+        pieces = runtime.stream(turns, steer=steer, max_new_tokens=5)
+        expected.append("".join(pieces))
+    assert out == "".join(f"{each}\n" for each in expected)
+
+
+def test_a_strength_that_means_nothing_so_is_refused_and_changes_nothing(
+    talker: User, monkeypatch
+):
+    make_vector(talker)
+    lines = "/strength -1\nthe sea\n"
+    assert says(monkeypatch, lines, "-v", "v.json", "--how=clamp") == 0
+    out, err = talker.heard()
+    assert "clamp limits to -c..c, so c cannot be -1" in err
+    vector = ster.SteeringVector.load("v.json")
+    turns = [{"role": "user", "content": "the sea"}]
+    steer = ster.Intervention(vector, how="clamp")
+    pieces = ster.load("toy").stream(turns, steer=steer, max_new_tokens=5)
+    assert out == "".join(pieces) + "\n"
+
+
 def test_answers_are_those_of_the_library_turn_after_turn(talker: User, monkeypatch):
     make_vector(talker)
     lines = "the sea\n/strength 30\na storm\n/again\n/quit\nthe lake\n"

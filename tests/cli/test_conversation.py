@@ -41,7 +41,7 @@ class Talk:
         self.pieces: Any = None
 
     def answer(self, state: Conversation) -> Iterator[str]:
-        length = [abs(strength.value) for _, strength in state.steer]
+        length = [abs(each.strength.value) for each in state.steer]
         self.asked.append((state.messages, length[0] if length else None))
         return (
             self.pieces() if self.pieces else iter(["an ", f"answer {len(self.asked)}"])

@@ -240,7 +240,7 @@ def test_the_path_comes_when_all_is_reported_and_the_display_is_gone(say, number
     flags: Any = Flags()
     asked = Asked(
         prompts=ster.PromptSet.of(PROMPTS),
-        steer=[(ster.SteeringVector.load("v.json"), Strength(value=1.0))],
+        steer=[ster.Intervention(ster.SteeringVector.load("v.json"))],
         strengths=[Strength(value=number) for number in numbers],
         how=Answering(max_new_tokens=3),
     )

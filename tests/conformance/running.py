@@ -19,9 +19,9 @@ from ster.decoder.contract import Decoder, DeviceMemory, Footprint
 from ster.decoder.devices import implementation
 from ster.errors import SterError
 from ster.runs.plan import Plan
-from ster.runs.streams import Deltas
 from ster.runs.wave import read_rows
 from ster.runs.work import Budget, Work
+from ster.stream.changes import Deltas
 from tests.checkpoints import Checkpoint, random_ids, text
 from tests.reference import last_rows
 

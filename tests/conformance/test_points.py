@@ -12,10 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from ster.decoder.contract import Decoder, Points
+from ster.decoder.steerings import Steerings
 from ster.points import ATTN_OUT, MLP_OUT, POINTS, RESID_MID, RESID_POST
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
-from ster.runs.streams import Steerings, pack_steered
+from ster.runs.streams import pack_steered
 from ster.stream.texts import Texts
 from tests.checkpoints import Checkpoint, make_config, random_ids, write_checkpoint
 from tests.conformance.compare import assert_close, precisions, tolerance

@@ -17,6 +17,7 @@ from ster.architecture.wide import WideSpec
 from ster.architecture.wide_families import CHECKED, WRONG
 from ster.decoder.devices import MLX_CPU
 from ster.runs.reading import plan_reading
+from ster.workflows.steering import sum_deltas
 from tests.checkpoints import text
 from tests.conformance.compare import assert_close, tolerance
 from tests.conftest import devices
@@ -148,3 +149,49 @@ def test_a_family_on_the_list_of_wrong_ones_is_wrong_still(
     rows = runtime.activations(prompts_of(read_wide_golden(name))).array
     with pytest.raises(AssertionError, match="largest difference"):
         assert_close(rows, residuals(name), 5e-5)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_vectors_are_applied_in_every_way_and_place(
+    tmp_path: Path, name: str, gpu: str
+):
+    """What is done in parts, or in other ways that come to the same, is the same."""
+    runtime = load(tmp_path, name, gpu)
+    tokens = [[3, 9, 4], [5], [3, 9, 4, 7]]
+    prompts = [*map(text, tokens)]
+    drawn = np.random.default_rng(1).standard_normal(runtime.config.hidden_size)
+    vector = ster.SteeringVector.of(drawn, layers=1, model=runtime.model)
+    take = ster.Intervention
+
+    def read(*steer: Any) -> Any:
+        return runtime.activations(prompts, tokens="all", steer=steer).array
+
+    def scored(*steer: Any) -> list[float]:
+        return runtime.score_responses(prompts, prompts=prompts, steer=steer)
+
+    def wrote(*steer: Any) -> list[list[int]]:
+        session = runtime._session
+        return grow_tokens(session, tokens, 4, [sum_deltas(steer, session)])
+
+    added = take(vector, 2.0)
+    for steer in (
+        [take(vector, 2.0, how="add-below", below=1e6)],
+        [take(vector, 2.0, where="..1"), take(vector, 2.0, where="1..")],
+        [take(vector, 2.0, where="..-1"), take(vector, 2.0, where="-1..")],
+    ):
+        assert read(*steer) == pytest.approx(read(added), abs=1e-4)
+        assert scored(*steer) == pytest.approx(scored(added), abs=1e-3)
+        assert wrote(*steer) == wrote(added)
+    replaced = take(vector, 3.0, how="replace")
+    both = take(vector, how="remove"), take(vector, 3.0)
+    assert read(*both) == pytest.approx(read(replaced), abs=1e-4)
+    assert np.abs(read(replaced) - read(added)).max() > 1e-2
+    inside, after = take(vector, 9.0, where="prompt"), take(vector, 9.0, where="2..")
+    assert scored(inside) != pytest.approx(scored(), abs=1e-2)
+    plain, late = read(), read(after)
+    first = [0, 1, 3, 4, 5]  # rows of tokens before the third
+    assert (late[first] == plain[first]).all()
+    assert np.abs(late[[2, 6, 7]] - plain[[2, 6, 7]]).max() > 1e-2
+    generated = wrote(take(vector, 9.0, where="generated"))
+    assert [ids[0] for ids in generated] == [ids[0] for ids in wrote()]
+    assert generated != wrote()

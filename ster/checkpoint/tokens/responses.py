@@ -33,6 +33,12 @@ class EncodedResponses:
     forms: tuple[str, ...]
     starts: tuple[int, ...]
 
+    @property
+    def prompt_lengths(self) -> list[int]:
+        """How many tokens of each are its prompt's: none where it answers nothing."""
+        both = zip(self.starts, self.forms, strict=True)
+        return [start if form == AFTER_PROMPT else 0 for start, form in both]
+
     def take(self, numbers: Sequence[int]) -> EncodedResponses:
         """Take some of them, counted from 0."""
         return EncodedResponses(

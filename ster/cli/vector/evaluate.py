@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ster.cli.answer import show
+from ster.cli.applying import ApplyingFlags, with_applying_flags
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
@@ -21,10 +22,12 @@ from ster.cli.vector.options import (
     Vector,
 )
 from ster.errors import UsageError
+from ster.vectors.applying import ADDING, Applying
 from ster.vectors.measured import StrengthTrial
 
 
 @with_model_flags
+@with_applying_flags
 def evaluate(
     *,
     pairs_path: Pairs,
@@ -33,6 +36,7 @@ def evaluate(
     label: Label = None,
     positive: PositiveValue = None,
     strengths: Strengths = None,
+    applied: ApplyingFlags,
     batch_size: BatchSize = None,
     max_sequence: MaxSequence = None,
     random_directions: RandomDirections = None,
@@ -56,8 +60,11 @@ def evaluate(
     }
     given = {name: value for name, value in how.items() if value is not None}
     check_label(label, positive)
+    applying = applied.take()
+    if strengths is None:
+        applied.refuse_without("--strengths")
     flags.check_device()
-    trial = read_trial(strengths, given)
+    trial = read_trial(strengths, given, applying)
     pairs = read_pairs(pairs_path, label, positive)
     vector = SteeringVector.load(vector_path)
     with flags.open() as runtime:
@@ -67,13 +74,16 @@ def evaluate(
 
 
 def read_trial(
-    strengths: str | None, given: Mapping[str, int | float]
+    strengths: str | None,
+    given: Mapping[str, int | float],
+    applying: Applying = ADDING,
 ) -> StrengthTrial | None:
     """Refuse what cannot be measured, before any file is read.
 
     Args:
         strengths: A comma list, if any are to be measured.
         given: What else was given of a trial, by its name in one.
+        applying: How the vector is applied.
 
     Raises:
         UsageError: There is no trial that would read it.
@@ -81,7 +91,7 @@ def read_trial(
     """
     if strengths is not None:
         how: dict[str, Any] = {**given}
-        return StrengthTrial.of(strengths, **how)
+        return StrengthTrial.of(strengths, applying=applying, **how)
     for name in given:
         flag = f"--{name.replace('_', '-')}"
         raise UsageError(f"{flag} needs --strengths", field=flag)

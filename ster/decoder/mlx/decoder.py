@@ -25,12 +25,14 @@ from ster.decoder.mlx.indices import (
     indices,
 )
 from ster.decoder.mlx.limits import buffer_cache, wired_memory
+from ster.decoder.mlx.moves import bring_moves, move
 from ster.decoder.mlx.sampling import draw
 from ster.decoder.mlx.texts import MLXCache
 from ster.decoder.mlx.weights import Head, MLXWeights
 from ster.decoder.sampling import Drawing, log_sum_exp
 from ster.errors import DeviceError
 from ster.stream.attention import Attention
+from ster.stream.changes import Moves
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import Entering, NextTokens
@@ -234,6 +236,18 @@ class MLXDecoder:
         """Add a vector to every row; see ``contract.Decoder``."""
         with mx.stream(self._device):
             return hidden + (vectors[0] if which is None else vectors[indices(which)])
+
+    def moves(self, moves: Moves[F32]) -> Moves[mx.array]:
+        """Copy moves to the device; see ``contract.Decoder``."""
+        with mx.stream(self._device):
+            return bring_moves(moves)
+
+    def move(
+        self, hidden: mx.array, moves: Moves[mx.array], which: Ints | None
+    ) -> mx.array:
+        """Move every row along a direction; see ``contract.Decoder``."""
+        with mx.stream(self._device):
+            return move(hidden, moves, None if which is None else indices(which))
 
     @contextmanager
     def block(self, layer: int) -> Iterator[MLXBlock]:

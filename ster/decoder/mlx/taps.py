@@ -17,6 +17,8 @@ import mlx.core as mx
 
 from ster.errors import ConfigError
 
+Change = Callable[[int, mx.array], mx.array]
+
 
 class Taps:
     """The taps of one model; one pass at a time goes through them.
@@ -42,6 +44,7 @@ class Taps:
         self._shape: tuple[int, ...] = ()
         self._wanted: Collection[int] = ()
         self._vectors: Mapping[int, mx.array] = {}
+        self._change: Change | None = None
         self._streams: dict[int, mx.array] = {}
         if len({id(layer) for layer in layers}) < len(layers):
             raise refuse("it runs the same layer more than once")
@@ -55,6 +58,7 @@ class Taps:
         *,
         layers: Collection[int] = (),
         vectors: Mapping[int, mx.array] | None = None,
+        change: Change | None = None,
     ) -> Iterator[dict[int, mx.array]]:
         """Let one pass through.
 
@@ -62,6 +66,7 @@ class Taps:
             shape: Of the token ids that the model is called with.
             layers: Whose output is kept.
             vectors: Added after their layer, once that has been read.
+            change: Takes a layer and the stream after it, and returns another stream.
 
         Yields:
             The kept streams, (batch, num_tokens, hidden_size), when it is over.
@@ -73,6 +78,7 @@ class Taps:
             self._done, self._handed = 0, None
             self._shape = (*shape, self._hidden_size)
             self._wanted, self._vectors = layers, vectors or {}
+            self._change = change
             streams: dict[int, mx.array] = {}
             self._streams = streams
             try:
@@ -81,6 +87,7 @@ class Taps:
                     raise self._refuse(f"it leaves out layer {self._done}")
             finally:
                 self._handed, self._streams, self._vectors = None, {}, {}
+                self._change = None
 
     def take(self, index: int, given: Sequence[Any], output: Any) -> Any:
         """Look at one layer's call, and return its output, steered."""
@@ -97,6 +104,8 @@ class Taps:
         if index in self._vectors:
             # In the stream's own width, or it would be widened from here on.
             hidden = hidden + self._vectors[index].astype(hidden.dtype)
+        if self._change is not None:
+            hidden = self._change(index, hidden)
         self._handed = hidden
         if isinstance(output, (tuple, list)):
             return type(output)((hidden, *output[1:]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,10 @@ import numpy as np
 from ster.decoder.mlx.failures import device_failures
 from ster.decoder.mlx.footprint import CACHE_BYTES
 from ster.decoder.mlx.limits import buffer_cache
+from ster.decoder.mlx.whole_steering import WholeSteering
 from ster.decoder.mlx.whole_weights import MLXWholeWeights
-from ster.decoder.whole import F32, Deltas, WholeModel
+from ster.decoder.whole import F32, WholeModel
+from ster.stream.changes import Deltas
 from ster.stream.packing import Tokens
 
 # Rows of logits that are widened at once.
@@ -49,6 +51,7 @@ class MLXWholeModel(WholeModel):
         layers: Sequence[int],
         deltas: Deltas,
         on_block: Callable[[int], None],
+        prompt_lengths: Sequence[int],
     ) -> F32:
         """Read prompts of one length together; nothing is padded.
 
@@ -61,10 +64,11 @@ class MLXWholeModel(WholeModel):
         for number, ids in enumerate(prompts):
             numbers[len(ids)].append(number)
         with self._working():
-            vectors = _bring(deltas)
+            steering = WholeSteering(deltas, prompt_lengths)
             for group in numbers.values():
                 batch = [prompts[number] for number in group]
-                _, streams = self._run(batch, layers=layers, vectors=vectors)
+                ends_at = [prompt_lengths[number] for number in group]
+                _, streams = self._run(batch, ends_at, steering, layers=layers)
                 places = [np.asarray(positions[number]) for number in group]
                 lines = np.repeat(np.arange(len(group)), [*map(len, places)])
                 taken = mx.array(lines), mx.array(np.concatenate(places))
@@ -80,14 +84,17 @@ class MLXWholeModel(WholeModel):
         return self._weights.spec.max_position_embeddings
 
     def score_responses(
-        self, responses: Sequence[Tokens], deltas: Deltas
+        self,
+        responses: Sequence[Tokens],
+        deltas: Deltas,
+        prompt_lengths: Sequence[int],
     ) -> list[float]:
         """Score response by response."""
         with self._working():
-            vectors = _bring(deltas)
+            steering = WholeSteering(deltas, prompt_lengths)
             return [
-                _score(self._run([ids], vectors=vectors)[0][0], ids)
-                for ids in responses
+                _score(self._run([ids], [length], steering)[0][0], ids)
+                for ids, length in zip(responses, prompt_lengths, strict=True)
             ]
 
     def write_tokens(
@@ -103,16 +110,19 @@ class MLXWholeModel(WholeModel):
         with self._working():
             model, _ = self._weights.take()
             caches = self._make_caches(model)
-            vectors = _bring(deltas)
-        following = prompt
+            steering = WholeSteering(deltas, [len(prompt)])
+        following, start = prompt, 0
         for _ in range(min(max_new_tokens, limit)):
             with self._working():
-                logits, _ = self._run([following], vectors=vectors, cache=caches)
+                logits, _ = self._run(
+                    [following], [len(prompt)], steering, start=start, cache=caches
+                )
                 row = np.array(logits[0, -1].astype(mx.float32))
             token = sample(row)
             if token in stop_ids:
                 return
             yield token
+            start += len(following)
             following = [token]
 
     def close(self) -> None:
@@ -129,22 +139,23 @@ class MLXWholeModel(WholeModel):
     def _run(
         self,
         batch: Sequence[Tokens],
+        prompt_lengths: Sequence[int],
+        steering: WholeSteering,
         *,
+        start: int = 0,
         layers: Collection[int] = (),
-        vectors: Mapping[int, mx.array],
         cache: Any = None,
     ) -> tuple[mx.array, dict[int, mx.array]]:
         """Pass prompts of one length through; nothing is computed yet."""
         model, taps = self._weights.take()
         ids = mx.array(np.asarray(batch, np.int32))
         told = {} if cache is None else {"cache": cache}
-        with taps.passing(ids.shape, layers=layers, vectors=vectors) as streams:
+        change = steering.change(prompt_lengths, start, start + ids.shape[1])
+        with taps.passing(
+            ids.shape, layers=layers, vectors=steering.vectors, change=change
+        ) as streams:
             logits = model(ids, **told)
         return logits, streams
-
-
-def _bring(deltas: Deltas) -> dict[int, mx.array]:
-    return {layer: mx.array(delta) for layer, delta in deltas.items()}
 
 
 def _score(logits: mx.array, token_ids: Tokens) -> float:

@@ -21,6 +21,7 @@ from ster.decoder.contract import (
 from ster.decoder.memory import free_memory, held_memory, peak_memory
 from ster.decoder.numpy.attention import MAX_GATHERED, MAX_SCORES, cap
 from ster.decoder.numpy.block import NumpyBlock
+from ster.decoder.numpy.moves import move
 from ster.decoder.numpy.parts import ACTIVATED_VALUES, F32, rounded, slice_rows
 from ster.decoder.numpy.texts import NumpyCache
 from ster.decoder.numpy.threads import quiet, usable_cores
@@ -34,6 +35,7 @@ from ster.decoder.numpy.weights import (
 )
 from ster.decoder.sampling import Drawing, log_sum_exp
 from ster.stream.attention import MIN_QUERIES, Attention
+from ster.stream.changes import Moves
 from ster.stream.packing import Ints
 from ster.stream.rotary import RotaryTables
 from ster.stream.texts import Entering, NextTokens
@@ -44,6 +46,8 @@ INDEX_BYTES = 128
 KEY_BYTES = 24
 # Rows that are steered at once, each with its vector.
 STEERED_ROWS = 1024
+# The same where they are moved, which takes a few times as much beside them.
+MOVED_ROWS = 256
 # Rows of logits whose exponentials are added up at once.
 SUMMED_ROWS = 8
 # A difference of two logits, of their size, that may come from rounding: a text alone
@@ -246,6 +250,18 @@ class NumpyDecoder:
             for at in range(0, len(hidden), STEERED_ROWS):
                 part = slice(at, at + STEERED_ROWS)
                 hidden[part] += vectors[which[part]]
+        return hidden
+
+    def moves(self, moves: Moves[F32]) -> Moves[F32]:
+        """Take them as they are."""
+        return moves
+
+    def move(self, hidden: F32, moves: Moves[F32], which: Ints | None) -> F32:
+        """Move every row along a direction; see ``contract.Decoder``."""
+        with quiet():
+            for at in range(0, len(hidden), MOVED_ROWS):
+                part = slice(at, at + MOVED_ROWS)
+                move(hidden[part], moves, None if which is None else which[part])
         return hidden
 
     @contextmanager
