@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+<<<<<<< ours
 from ster.cli.tables.drawing import Column, Columns, interval, number, share, warning
 from ster.cli.tables.vectors import say_confounds, title
+=======
+from ster.cli.tables.drawing import Column, Columns, interval, number, share
+from ster.cli.tables.vectors import title
+>>>>>>> theirs
 from ster.text import counted
 
 if TYPE_CHECKING:
@@ -49,8 +54,8 @@ def draw_strengths(found: StrengthChoice) -> Iterator[RenderableType]:
     yield Columns(columns=_columns(rows), marked=marked[0] if marked else None)
     skipped = found.num_pairs - found.num_scored
     long = f", {skipped} too long" if skipped else ""
-    chosen = "* chosen; " if marked else ""
-    yield f"{chosen}{counted(found.num_scored, 'pair')} scored{long}"
+    chosen = "* chosen" if marked else "none chosen"
+    yield f"{chosen}; {counted(found.num_scored, 'pair')} scored{long}"
     yield "effect: half of the mean shift less that at the opposite strength, in nats"
     yield f"damage: nats per token of neutral answers, at most {found.max_damage:g}"
     controls = next((each.controls for each in rows if each.controls), None)
@@ -61,8 +66,6 @@ def draw_strengths(found: StrengthChoice) -> Iterator[RenderableType]:
     yield "ordered: share of pairs whose positive side rose more; mean shift in nats"
     tenth = number(found.residual_norm / 10)
     yield f"0.1n is {tenth} on average over the layers, a tenth of the stream's length"
-    for doubt in found.doubts:
-        yield warning(doubt)
 
 
 def _columns(rows: Sequence[MeasuredStrength]) -> list[Column]:
