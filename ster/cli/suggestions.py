@@ -15,7 +15,14 @@ MOST_NAMES, OFFERED = 5000, 3
 LEAST = 0.6
 _UNREAD, _UNLISTED = "failed to read model repository ", "failed to list "
 # Where an id may be mistyped, rather than not for this person to read.
-_UNKNOWN = ("no such model", "the name is wrong", "not in the cache", "neither a dir")
+_UNKNOWN = (
+    "no such model",
+    "the name is wrong",
+    "not in the cache",
+    "neither a dir",
+    "no connection",
+    "did not answer",
+)
 
 
 def suggest(error: SterError) -> list[str]:
@@ -62,7 +69,13 @@ def near_models(model: str) -> list[str]:
     near += [each for each in found if each.rpartition("/")[2] == last]
     places = [last, os.path.join("models", last), os.path.join("build", last)]
     near += [each for each in places if last and os.path.isdir(each)]
+    near += [each for each in near_paths(model) if is_checkpoint(each)]
     return [each for each in dict.fromkeys(near) if each != model][:OFFERED]
+
+
+def is_checkpoint(path: str) -> bool:
+    """Tell whether a directory looks like a model's."""
+    return os.path.isfile(os.path.join(path, "config.json"))
 
 
 def _near(name: str, names: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ster.cli import run
 from ster.cli.suggestions import near_models, near_paths, suggest
 from ster.errors import CheckpointError, HubError, OutputError, SterError
 from tests.cli.user import User
@@ -54,6 +55,15 @@ def test_at_most_three_are_offered_and_none_can_forge_a_line(folder: Path):
     assert offered == r"did you mean odd\u{1b}[2J\nnam?"
 
 
+def test_a_document_that_cannot_be_inspected_has_a_near_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    (folder / "calm.json").touch()
+    for line in (["vector", "inspect", "calmm.json"], ["pairs", "inspect", "kalm.json"]):
+        assert run(line) == 1
+        assert capsys.readouterr().err.endswith("did you mean calm.json?\n")
+
+
 def test_what_is_there_or_is_to_be_written_is_left_alone(folder: Path):
     (folder / "prompts.json").touch()
     assert suggest(SterError("x", path="prompts.json")) == []
@@ -75,6 +85,11 @@ def test_models_in_the_cache_and_directories_are_found(
     assert near_models("someone/else") == []
     error = HubError("failed to read model repository org/smollm2-135m", UNKNOWN)
     assert suggest(error) == ["did you mean org/SmolLM2-135M?"]
+    (folder / "toy" / "config.json").touch()
+    (folder / "tory").mkdir()  # which is no checkpoint
+    for cause in ("no connection to https://hub", "https://hub did not answer in time"):
+        unread = HubError("failed to read model repository toyy", cause)
+        assert suggest(unread) == ["did you mean toy?"]
     gated = HubError("failed to read model repository org/toy", "it is gated")
     assert suggest(gated) == suggest(HubError("failed to download x")) == []
 

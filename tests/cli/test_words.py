@@ -299,6 +299,7 @@ def test_an_empty_variable_counts_as_absent(stub, monkeypatch, capsys):
         ("PRECISION", "f8", 'unknown precision "f8"; expected f32, f16, or bf16', 2),
         ("PRECISION", "bf16", "bf16 has no CPU matmul kernel in this Candle build", 1),
         ("MODEL", "./nowhere", "failed to list ./nowhere", 1),
+        ("MODEL", "toyy", "failed to read model repository toyy", 1),
     ],
 )
 def test_a_refused_variable_is_named_in_the_cause(

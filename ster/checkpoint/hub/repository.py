@@ -232,7 +232,7 @@ def refusing(
         offline_works = cached_snapshot(model, revision) is not None
         cause = explain(error, model, revision, offline_works=offline_works)
         # In a notebook the client's frames would be all that is seen.
-        raise HubError(sentence, cause) from None
+        raise HubError(sentence, cause, field="model", found=model) from None
 
 
 @contextmanager
