@@ -17,6 +17,7 @@ def test_an_unknown_device_is_named_beside_those_that_are_known():
     with pytest.raises(UsageError) as refused:
         check_device("gpu", "f32")
     assert facts(refused.value) == ("device", "gpu", DEVICES)
+    assert refused.value.causes == ("auto is the best of them that is here",)
 
 
 def test_an_unknown_precision_is_named_beside_those_that_are_known():

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
 from ster.decoder.contract import Decoder, DeviceMemory, Footprint, Weights
-from ster.errors import DeviceError, check_word
+from ster.errors import DeviceError, UsageError, check_word
 from ster.reporting import QuietReporter
 
 DEVICES = ("cpu", "metal", "cuda")
@@ -78,7 +78,11 @@ def check_device(
         DeviceError: The device, or the precision on it, is not here.
     """
     if device not in known:
-        check_word("device", device, DEVICES)
+        try:
+            check_word("device", device, DEVICES)
+        except UsageError as error:
+            error.causes = (f"{AUTO} is the best of them that is here",)
+            raise
     check_word("precision", precision, PRECISIONS)
     if device == "cpu" and precision == "bf16":
         raise DeviceError(
