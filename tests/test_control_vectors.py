@@ -19,7 +19,7 @@ from ster.vectors.steering import SteeringVector
 
 NO_SLOT = (
     "a GGUF control vector has no slot for layer 0; llama.cpp adds after block 1 and "
-    "later ones, so leave that layer out with --layers"
+    "later ones, so leave that layer out of the vector's layers"
 )
 
 

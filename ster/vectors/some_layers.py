@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ster.errors import LayerError
 from ster.layers import Layers, select_layers
 from ster.vectors.steering import SteeringVector
 
@@ -22,7 +23,12 @@ def take_layers(vector: SteeringVector, layers: Layers) -> SteeringVector:
     """
     if layers == "all":
         return vector
-    chosen = select_layers(layers, vector.layers[-1] + 1)
+    try:
+        chosen = select_layers(layers, vector.layers[-1] + 1)
+    except LayerError as error:
+        if error.layer is not None:  # the vector lacks it, whatever the model has
+            vector.direction(error.layer)
+        raise
     array = np.stack([vector.direction(layer) for layer in chosen])
     places = [vector.layers.index(layer) for layer in chosen]
     return replace(

@@ -76,11 +76,13 @@ def test_some_layers_can_be_exported(say):
     assert np.array_equal(part.direction(2), whole.direction(2))
     assert part.train_margin == whole.train_margin[1:]
     assert part.train_accuracy == whole.train_accuracy[1:]
-    code, _, err = say(
-        "vector", "export", "v.json", "--output", "p.npz", "--layers", "0"
-    )
-    assert (code, err) == (1, "Error: the vector has no layer 0; there are 1, 2\n")
-    assert not Path("p.npz").exists()
+    for layers, missing in (("0", 0), ("2,9", 9), ("1..5", 3)):
+        code, _, err = say(
+            "vector", "export", "v.json", "--output", "p.npz", "--layers", layers
+        )
+        sentence = f"the vector has no layer {missing}; there are 1, 2"
+        assert (code, err) == (1, f"Error: {sentence}\n")
+        assert not Path("p.npz").exists()
 
 
 def test_layer_0_has_no_place_in_a_control_vector(say):
