@@ -210,25 +210,41 @@ _WAYS = {
     "StrengthTrial": ('ster.StrengthTrial.of("-4,4") makes one'),
     "Strength": "ster.StrengthTrial.of([-4, 4]) takes numbers",
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
+    "Activations": "runtime.activations(texts) reads them",
+    "Selection": "runtime.optimize(pairs) returns one",
+    "Evaluation": "runtime.evaluate(pairs, vector) returns one",
     "Answering": "ster.Answering(max_new_tokens=64) makes one",
 }
 
 
-def require_type(value: object, kind: type, name: str) -> None:
+def require_type(value: object, kind: type | tuple[type, ...], name: str) -> None:
     """Refuse an argument of another type, and say how one of the right type is made.
+
+    Args:
+        value: What was given.
+        kind: The type, or those that will do.
+        name: What the argument is called.
 
     Raises:
         UsageError: It is something else.
     """
     if not isinstance(value, kind):
-        sentence = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = [each.__name__ for each in kinds]
+        expected = " or ".join(map(_with_article, names))
         raise UsageError(
-            sentence,
-            _WAYS[kind.__name__],
+            f"{name} must be {expected}, not {type(value).__name__}",
+            *(_WAYS[each] for each in names if each in _WAYS),
             field=name,
             found=value,
-            expected=kind.__name__,
+            expected=" or ".join(names),
         )
+
+
+def _with_article(name: str) -> str:
+    if name.endswith("s"):
+        return name
+    return f"an {name}" if name[0] in "AEIO" else f"a {name}"
 
 
 def require_number(value: object, name: str) -> float:
@@ -262,6 +278,18 @@ def require_string(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise _wrong_kind(value, name, "a string")
     return value
+
+
+def name_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as text.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    given: object = path
+    if not isinstance(given, str | bytes | os.PathLike):
+        raise _wrong_kind(given, "a path", "a string or a Path")
+    return os.fsdecode(path)
 
 
 def _wrong_kind(value: object, name: str, expected: str) -> UsageError:

@@ -26,7 +26,8 @@ def select_layers(layers: Layers, num_hidden_layers: int) -> tuple[int, ...]:
     if isinstance(layers, str):
         return parse_layers(layers, num_hidden_layers)
     # An index may be numpy's; `check_layers` refuses what is no index.
-    indices = layers if isinstance(layers, Iterable) else [layers]
+    several = isinstance(layers, Iterable) and not isinstance(layers, bytes)
+    indices: Iterable[int] = layers if several else [layers]  # type: ignore[assignment, list-item]
     return check_layers(indices, num_hidden_layers)
 
 

@@ -50,6 +50,14 @@ def check_points(points: Iterable[str]) -> tuple[str, ...]:
     Raises:
         UsageError: A name is unknown, or there is none.
     """
+    given: object = points
+    if not isinstance(given, Iterable):
+        raise UsageError(
+            f"points must be names, not {given}; expected {_NAMES}",
+            field="points",
+            found=given,
+            expected=POINTS,
+        )
     chosen: dict[str, None] = {}
     for point in points:
         chosen[check_word("point", point, POINTS, field="points")] = None

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from ster.documents.whole_directories import whole_directory
 from ster.documents.whole_files import AtomicFile
-from ster.errors import OutputError
+from ster.errors import OutputError, name_path
 
 TOY_PROMPTS = (
     "the sea is calm and quiet tonight .",
@@ -72,7 +72,7 @@ def write_toy_checkpoint(directory: str | os.PathLike[str]) -> None:
         "tokenizer_config.json": _json_bytes(_tokenizer_config()),
         "model.safetensors": save(_weights(), metadata={"format": "pt"}),
     }
-    path = os.fspath(directory)
+    path = name_path(directory)
     _refuse_other_checkpoint(path, files)
     if path and os.path.isdir(path):
         _write_files(path, files)

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from ster import SteeringVector
-from ster.errors import DirectionError, DocumentError, LayerError, OutputError
+from ster.errors import (
+    DirectionError,
+    DocumentError,
+    LayerError,
+    OutputError,
+    UsageError,
+)
 
 KEYS = [
     "schema_version",
@@ -350,7 +356,21 @@ def test_a_scale_that_overflows_is_refused():
         _ = make() * 1e39
 
 
-@pytest.mark.parametrize("other", ["2", True, None, np.ones(4, "f4")])
+@pytest.mark.parametrize("word", ["2", "0.05n", "x"])
+def test_a_strength_that_is_spelled_is_for_at(word):
+    for multiply in (
+        lambda: make() * word,
+        lambda: word * make(),
+        lambda: make() / word,
+    ):
+        with pytest.raises(UsageError, match="multiplied by a number, not") as refused:
+            multiply()
+        assert refused.value.causes == (
+            'vector.at("0.05n") takes a strength as it is spelled',
+        )
+
+
+@pytest.mark.parametrize("other", [True, None, np.ones(4, "f4")])
 def test_other_things_do_not_multiply(other):
     with pytest.raises(TypeError):
         _ = make() * other

@@ -50,7 +50,8 @@ def check_layers_have_slots(layers: tuple[int, ...], label: str) -> None:
             raise OutputError(
                 f"failed to write {label}",
                 f"a GGUF control vector has no slot for layer {layer}; llama.cpp adds "
-                "after block 1 and later ones, so leave that layer out of the vector's layers",
+                "after block 1 and later ones, so leave that layer out of the "
+                "vector's layers",
                 path=label,
                 field="layers",
                 layer=layer,

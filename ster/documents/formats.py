@@ -6,7 +6,7 @@ import os
 import stat
 
 from ster.documents.descriptors import find_descriptor
-from ster.errors import OutputError
+from ster.errors import OutputError, name_path
 from ster.text import quoted
 
 JSON, SAFETENSORS, NPZ, GGUF = "json", "safetensors", "npz", "gguf"
@@ -26,7 +26,7 @@ def output_format(path: str | os.PathLike[str], formats: tuple[str, ...]) -> str
     Raises:
         OutputError: The suffix is none of theirs.
     """
-    label = os.fsdecode(path)
+    label = name_path(path)
     suffix = os.path.splitext(label)[1]
     form = suffix.lower().removeprefix(".")
     if form in formats:
@@ -50,7 +50,7 @@ def input_format(path: str | os.PathLike[str], formats: tuple[str, ...]) -> str:
 
     A pipe is not touched, since what is read of it is gone; only JSON comes that way.
     """
-    suffix = os.path.splitext(os.fsdecode(path))[1].lower().removeprefix(".")
+    suffix = os.path.splitext(name_path(path))[1].lower().removeprefix(".")
     head = _read_head(path)
     for form, begins in (
         (NPZ, head.startswith(_ZIP_MAGIC)),

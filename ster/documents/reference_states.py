@@ -22,7 +22,7 @@ from ster.documents.fields import field, optional_string, require
 from ster.documents.formats import JSON, NPZ, SAFETENSORS, input_format
 from ster.documents.strict_json import JsonError, read_document
 from ster.documents.tensors.parts import document_failures
-from ster.errors import DocumentError
+from ster.errors import DocumentError, name_path
 from ster.text import quoted
 
 F64 = NDArray[np.float64]
@@ -73,7 +73,7 @@ def read_reference(path: Path) -> Reference:
         DocumentError: It cannot be read, or does not fit together.
     """
     form = input_format(path, (JSON, SAFETENSORS, NPZ))
-    label = os.fsdecode(path)
+    label = name_path(path)
     if form == JSON:
         layers, records = read_document(
             path, _parse, unread=_UNREAD, invalid=f"{_INVALID} JSON"

@@ -47,7 +47,7 @@ from ster.documents.strict_json import JsonError, dump_json, read_document
 from ster.documents.tensors.choice import opener_of
 from ster.documents.tensors.parts import document_failures, read_tensors
 from ster.documents.whole_files import AtomicFile, make_directories, remove_directories
-from ster.errors import DocumentError, OutputError
+from ster.errors import DocumentError, OutputError, name_path
 
 F32 = npt.NDArray[np.float32]
 FORMATS = (JSON, SAFETENSORS, NPZ, GGUF)
@@ -93,7 +93,7 @@ def check_suffix(path: str | os.PathLike[str], layers: tuple[int, ...] = ()) -> 
     """
     form = output_format(path, FORMATS)
     if form == GGUF:
-        check_layers_have_slots(layers, os.fsdecode(path))
+        check_layers_have_slots(layers, name_path(path))
     return form
 
 
@@ -114,7 +114,7 @@ def open_artifact(
         OutputError: It cannot be written. Then nothing is left behind.
     """
     form = check_suffix(path, layers)
-    label = os.fsdecode(path)
+    label = name_path(path)
     made = _make_parent(label)
     try:
         with AtomicFile(path) as file:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import orjson
 
-from ster.errors import DocumentError, OutputError, SterError
+from ster.errors import DocumentError, OutputError, SterError, name_path
 from ster.text import quoted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -120,7 +120,7 @@ def read_document(
     Raises:
         DocumentError: With one of these two sentences, or what ``parse`` raises.
     """
-    label = os.fsdecode(path)
+    label = name_path(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -157,7 +157,7 @@ def check_json_name(path: str | os.PathLike[str]) -> None:
     Raises:
         OutputError: The name ends like a format that is not written here.
     """
-    label = os.fsdecode(path)
+    label = name_path(path)
     stem, suffix = os.path.splitext(label)
     if suffix.lower() in _OTHER_FORMATS:
         raise OutputError(

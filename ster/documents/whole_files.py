@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 
 from ster.documents.descriptors import find_descriptor, open_descriptor
 from ster.documents.temporary_files import TemporaryFile
-from ster.errors import OutputError
+from ster.errors import OutputError, name_path
 from ster.interrupts import raise_if_stopped
 
 
@@ -35,7 +35,7 @@ class AtomicFile:
     __slots__ = ("_direct", "_made", "_temporary", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fsdecode(path)
+        self.path = name_path(path)
         self._made: list[str] = []
         self._temporary: TemporaryFile | None = None
         self._direct: BinaryIO | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ster.errors import LayerError
+from ster.errors import LayerError, require_type
 from ster.layers import abridge
 from ster.plots.styles import GREY, style, take_axes
 from ster.vectors.learning_curves import LearningCurve
@@ -37,6 +37,7 @@ def curve(
         LayerError: The layer was not measured.
         SterError: matplotlib is not installed.
     """
+    require_type(measured, LearningCurve, "measured")
     layers = (
         measured.most_accurate(_MAX_LAYERS) if layer is None else _only(measured, layer)
     )

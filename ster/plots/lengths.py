@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ster.documents.activations.value import Activations
+from ster.errors import require_type
 from ster.plots.styles import group_rows, mark_layers, plain, style, take_axes
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def norms(
         DocumentError: The label is refused.
         SterError: matplotlib is not installed.
     """
+    require_type(activations, Activations, "activations")
     groups = {"": np.arange(len(activations))}
     if label is not None:
         groups = group_rows(activations, label)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ster.errors import DirectionError
+from ster.errors import DirectionError, require_type
 from ster.plots.styles import GREY, mark_layers, plain, style, take_axes
 from ster.vectors.measured import StrengthChoice
 from ster.vectors.selection import Candidate, Evaluation, LayerScore, Selection
@@ -36,6 +36,7 @@ def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axe
     Raises:
         SterError: matplotlib is not installed.
     """
+    require_type(measured, (Selection, Evaluation), "measured")
     ax = take_axes(ax)
     layers, first = _by_layer(_scored(measured))
     _band(
@@ -72,6 +73,7 @@ def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
     Raises:
         SterError: matplotlib is not installed.
     """
+    require_type(measured, (Selection, Evaluation), "measured")
     ax = take_axes(ax)
     layers, first = _by_layer(_scored(measured))
     chance = np.array([each.random_margin or 0.0 for each in first])
@@ -104,6 +106,7 @@ def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) 
         DirectionError: The evaluation measured no strengths.
         SterError: matplotlib is not installed.
     """
+    require_type(measured, (Evaluation, StrengthChoice), "measured")
     choice = measured.strength if isinstance(measured, Evaluation) else measured
     if choice is None:
         raise DirectionError(

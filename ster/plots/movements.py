@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ster.errors import require_type
 from ster.plots.styles import plain, style, take_axes
 from ster.vectors.projection import SIDES, Projection
 
@@ -26,6 +27,7 @@ def movement(projection: Projection, *, ax: Axes | None = None) -> Axes:
     Raises:
         SterError: matplotlib is not installed.
     """
+    require_type(projection, Projection, "projection")
     points = projection.coordinates[..., :2]
     names = [
         f"component {index + 1} of layer {projection.layer} ({share:.0%})"

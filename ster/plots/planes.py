@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.value import Activations
-from ster.errors import DirectionError
+from ster.errors import DirectionError, require_type
 from ster.plots.styles import GREY, group_rows, plain, style, take_axes
 from ster.vectors.components import principal_components
 
@@ -44,6 +44,7 @@ def pca(
         DirectionError: There are fewer than two rows, or no pairs.
         SterError: matplotlib is not installed.
     """
+    require_type(activations, Activations, "activations")
     points, shares = principal_plane(activations.layer(layer))
     if pairs:
         _check_pairs(activations)

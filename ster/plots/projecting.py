@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.value import Activations
-from ster.errors import DocumentError
+from ster.errors import DocumentError, require_type
 from ster.plots.styles import plain, take_axes
 from ster.vectors.steering import SteeringVector
 
@@ -45,6 +45,8 @@ def projections(
         LayerError: The activations lack a layer of the vector.
         SterError: matplotlib is not installed.
     """
+    require_type(activations, Activations, "activations")
+    require_type(vector, SteeringVector, "vector")
     rows, names, title = choose_rows(activations, prompt)
     chosen = activations[rows]
     table = vector.project(chosen)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ster.errors import LayerError
+from ster.errors import LayerError, require_type
 from ster.layers import abridge
 from ster.plots.styles import plain, take_axes
 from ster.vectors.comparison import Comparison
@@ -34,6 +34,7 @@ def similarity(
         LayerError: The layer was not compared.
         SterError: matplotlib is not installed.
     """
+    require_type(comparison, Comparison, "comparison")
     table = comparison.similarity
     what = f"mean cosine, layers {abridge(comparison.layers)}"
     if layer is not None:

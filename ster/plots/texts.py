@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.value import Activations
-from ster.errors import DocumentError, LayerError
+from ster.errors import DocumentError, LayerError, require_type
 from ster.layers import abridge
 from ster.plots.projecting import rows_of, visible
 from ster.text import counted, printable
@@ -114,6 +114,8 @@ def projected_text(
             prompt, or activations and vector are of different models.
         LayerError: The vector or the activations lack this layer, or it is not said.
     """
+    require_type(activations, Activations, "activations")
+    require_type(vector, SteeringVector, "vector")
     layer = _choose_layer(vector, layer)
     tokens = activations.tokens
     if tokens is None:

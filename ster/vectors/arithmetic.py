@@ -10,14 +10,30 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.errors import DirectionError
-from ster.text import to_float
+from ster.errors import DirectionError, UsageError
+from ster.text import quoted, to_float
 from ster.vectors.checks import check_same_space, is_number
 from ster.vectors.norms import merge_norms, read_norms, scale_rows, take_norms
 from ster.vectors.origins import common, joined, read_scale, spell_scale, spell_term
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
 F32 = NDArray[np.float32]
+
+
+def refuse_words(strength: object) -> None:
+    """Refuse a strength that is spelled, which ``at`` takes.
+
+    Raises:
+        UsageError: It is a string.
+    """
+    if isinstance(strength, str):
+        raise UsageError(
+            f"a vector is multiplied by a number, not {quoted(strength)}",
+            'vector.at("0.05n") takes a strength as it is spelled',
+            field="strength",
+            found=strength,
+            expected="a number",
+        )
 
 
 class Arithmetic:
@@ -87,6 +103,7 @@ class Arithmetic:
 
     def __mul__(self, strength: float) -> Self:
         """Scale the directions; the metadata keep their origin and note the scale."""
+        refuse_words(strength)
         if not is_number(strength):
             return NotImplemented
         factor = to_float(strength)
@@ -99,6 +116,7 @@ class Arithmetic:
 
     def __truediv__(self, divisor: float) -> Self:
         """Scale the directions by one over a number."""
+        refuse_words(divisor)
         if not is_number(divisor):
             return NotImplemented
         number = to_float(divisor)

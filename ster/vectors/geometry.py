@@ -110,6 +110,21 @@ class Geometry:
             sentence = f"the direction at layer {layer} is all zeros"
             raise DirectionError(sentence, layer=layer)
         if not isinstance(rows, Activations):
+            if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OUST":
+                raise UsageError(
+                    f"rows must be Activations or texts, not {type(rows).__name__} of "
+                    f"{rows.dtype}",
+                    "array @ vector.direction(layer) projects rows of one layer",
+                    field="rows",
+                    expected="Activations or texts",
+                )
+            if not isinstance(rows, Iterable):
+                raise UsageError(
+                    f"rows must be Activations or texts, not {type(rows).__name__}",
+                    field="rows",
+                    found=rows,
+                    expected="Activations or texts",
+                )
             if runtime is None:
                 raise UsageError(
                     "texts need a runtime that reads them",

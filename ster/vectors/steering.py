@@ -19,7 +19,7 @@ from ster.documents.steering import (
     open_artifact,
     read_artifact,
 )
-from ster.errors import DocumentError, LayerError, require_type
+from ster.errors import DocumentError, LayerError, require_type, require_whole_number
 from ster.html import to_html
 from ster.layers import Layers, abridge
 from ster.vectors.arithmetic import Arithmetic
@@ -169,7 +169,9 @@ class SteeringVector(Geometry, Arithmetic):
 
         Raises:
             LayerError: The vector has no such layer.
+            UsageError: It is no whole number.
         """
+        layer = require_whole_number(layer, "layer")
         if layer not in self.layers:
             there = abridge(self.layers)
             raise LayerError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ster.documents.prompts import check_asked, check_text, take_list
-from ster.errors import require_whole_number
+from ster.errors import UsageError, require_whole_number
 from ster.runs.scoring import check_responses, plan_scoring
 from ster.runs.session import Session
 from ster.workflows.steering import Steer, norms_of, take_steering
@@ -31,8 +31,9 @@ def score_texts(
         SterError: A text, the steering or a number is refused, or a score is no finite
             number.
     """
-    if batch_size is not None:
-        require_whole_number(batch_size, "batch_size")
+    if batch_size is not None and require_whole_number(batch_size, "batch_size") < 1:
+        sentence = f"batch_size must be at least one, not {batch_size}"
+        raise UsageError(sentence, field="batch_size", found=batch_size)
     steered = take_steering(steer, session)
     responses = take_list(texts, "responses")
     for number, response in enumerate(responses, start=1):

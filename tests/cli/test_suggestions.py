@@ -59,7 +59,10 @@ def test_a_document_that_cannot_be_inspected_has_a_near_name(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ):
     (folder / "calm.json").touch()
-    for line in (["vector", "inspect", "calmm.json"], ["pairs", "inspect", "kalm.json"]):
+    for line in (
+        ["vector", "inspect", "calmm.json"],
+        ["pairs", "inspect", "kalm.json"],
+    ):
         assert run(line) == 1
         assert capsys.readouterr().err.endswith("did you mean calm.json?\n")
 

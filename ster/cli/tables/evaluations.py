@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-<<<<<<< ours
-from ster.cli.tables.drawing import Column, Columns, interval, number, share, warning
-from ster.cli.tables.vectors import say_confounds, title
-=======
 from ster.cli.tables.drawing import Column, Columns, interval, number, share
-from ster.cli.tables.vectors import title
->>>>>>> theirs
+from ster.cli.tables.vectors import say_confounds, title
 from ster.text import counted
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ster.documents.activations.value import Activations
 from ster.documents.activations.writer import ActivationWriter, Body
 from ster.documents.formats import JSON, NPZ, SAFETENSORS, input_format, output_format
 from ster.documents.whole_files import AtomicFile
-from ster.errors import DocumentError, OutputError, check_word
+from ster.errors import DocumentError, OutputError, check_word, name_path
 from ster.points import RESID_POST
 
 FORMATS = (JSON, SAFETENSORS, NPZ)
@@ -47,7 +47,7 @@ def check_suffix(
     """
     form = output_format(path, FORMATS)
     check_word("store", store, (*STORES,))
-    label = os.fsdecode(path)
+    label = name_path(path)
     cause = None
     if form == JSON and (points != (RESID_POST,) or not one_row):
         cause = (

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.description import Description
 from ster.documents.cards import activation_card
-from ster.errors import DocumentError, LayerError, NumericsError
-from ster.html import to_html
+from ster.errors import (
+    DocumentError,
+    LayerError,
+    NumericsError,
+    UsageError,
+    require_string,
+    require_whole_number,
+)
+from ster.html import cut, to_html
 from ster.layers import abridge
 from ster.text import counted, quoted
 
@@ -110,11 +117,14 @@ class Activations(Description):
 
         Raises:
             IndexError: There is no such row, or none is taken.
+            UsageError: It is something else, such as a row and a layer.
         """
-        if isinstance(rows, int | np.integer):
+        if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
             row: F32 = self.array[rows]
             return row
-        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else [*rows]]
+        chosen = np.arange(len(self))[
+            rows if isinstance(rows, slice) else _as_rows(rows)
+        ]
         if not len(chosen):
             raise IndexError("no rows of these activations are taken")
         return self._take(chosen)
@@ -124,7 +134,9 @@ class Activations(Description):
 
         Raises:
             DocumentError: This point was not read.
+            UsageError: It is no string.
         """
+        require_string(point, "point")
         if point not in self.points:
             there = ", ".join(self.points)
             raise DocumentError(
@@ -147,7 +159,9 @@ class Activations(Description):
 
         Raises:
             LayerError: This layer was not read.
+            UsageError: It is no whole number.
         """
+        layer = require_whole_number(layer, "layer")
         if layer not in self.layers:
             there = abridge(self.layers)
             raise LayerError(
@@ -248,3 +262,34 @@ class Activations(Description):
     def _replace(self, **changes: Any) -> Activations:
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         return Activations(**(parts | changes))
+
+
+def _as_rows(rows: object) -> npt.NDArray[Any]:
+    """Take indices or a mask, which numpy checks against the rows.
+
+    Raises:
+        UsageError: They are neither.
+    """
+    if isinstance(rows, tuple):
+        raise UsageError(
+            f"activations take rows alone, not {cut(repr(rows))}",
+            "activations[[0, 1]] takes two rows, and activations.array[...] indexes "
+            "rows, layers and values",
+            field="rows",
+            found=rows,
+        )
+    index = np.array([*rows] if _is_list(rows) else rows)
+    if _is_list(rows) and not index.size:
+        return index.astype(np.int64)
+    if index.ndim != 1 or index.dtype.kind not in "iub":
+        raise UsageError(
+            "rows must be an index, a slice, a mask or a list of indices, not "
+            f"{cut(repr(rows))}",
+            field="rows",
+            found=rows,
+        )
+    return index
+
+
+def _is_list(rows: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(rows, Iterable) and not isinstance(rows, str | bytes)

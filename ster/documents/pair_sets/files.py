@@ -21,7 +21,7 @@ from ster.documents.prompt_sets.given_bytes import (
     read_json_lines,
 )
 from ster.documents.strict_json import JsonError, read_json
-from ster.errors import DocumentError
+from ster.errors import DocumentError, name_path
 from ster.text import quoted
 
 _UNREAD = "failed to read pair set"
@@ -59,7 +59,7 @@ def read_pair_set(
         DocumentError: It cannot be read, is no pair set or has no pairs, or a part of a
             pair is blank.
     """
-    given = os.fsdecode(path)
+    given = name_path(path)
     suffix = os.path.splitext(given)[1].lower()
     if suffix in _OTHER_FILES and os.path.isfile(given):
         raise DocumentError(

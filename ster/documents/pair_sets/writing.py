@@ -11,6 +11,7 @@ from ster.documents.pair_sets.pair import FIELDS
 from ster.documents.pairs import PairSet
 from ster.documents.strict_json import dump_json
 from ster.documents.whole_files import AtomicFile
+from ster.errors import name_path
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 FORMATS = (JSON, "jsonl", *_DELIMITERS)
@@ -23,7 +24,7 @@ def write_pairs(pairs: PairSet, path: str | os.PathLike[str]) -> None:
         OutputError: The suffix is none of these, or the file cannot be written.
     """
     form = output_format(path, FORMATS)
-    label = os.fsdecode(path)
+    label = name_path(path)
     with AtomicFile(path) as file:
         if form == JSON:
             # Without a name a set is named after its file.

@@ -20,7 +20,7 @@ from ster.documents.prompt_sets.given_bytes import (
 )
 from ster.documents.prompt_sets.value import PromptSet
 from ster.documents.strict_json import JsonError, read_json
-from ster.errors import DocumentError, PromptError
+from ster.errors import DocumentError, PromptError, name_path
 
 # How an object or a list of JSON begins, and hardly ever a text.
 _LIKE_JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*["{\[\]])')
@@ -55,7 +55,7 @@ def read_prompt_set(
         PromptError: It has no prompts, or a blank one.
     """
     label, data = read_given(path, stream, "failed to read")
-    if os.fsdecode(path) == STANDARD_INPUT:
+    if name_path(path) == STANDARD_INPUT:
         form = _tell_form(data)
     else:
         form = _FORMS.get(os.path.splitext(label)[1].lower(), _JSON)

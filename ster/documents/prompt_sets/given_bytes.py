@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from ster.documents.prompt_sets.entries import EntryError
 from ster.documents.strict_json import JsonError, read_json
-from ster.errors import DocumentError
+from ster.errors import DocumentError, name_path
 from ster.text import trim
 
 STANDARD_INPUT = "-"
@@ -32,7 +32,7 @@ def read_given(
     Raises:
         DocumentError: It cannot be read.
     """
-    label = os.fsdecode(path)
+    label = name_path(path)
     try:
         if label == STANDARD_INPUT:
             label = "standard input"
