@@ -16,7 +16,7 @@ from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
 from ster.documents.pairs import PairSet
 from ster.documents.prompt_sets.value import Prompts, PromptSet
-from ster.documents.prompts import check_asked
+from ster.documents.prompts import check_asked_of
 from ster.errors import check_word
 from ster.html import to_html
 from ster.layers import Layers, select_layers
@@ -158,7 +158,7 @@ class Runtime(Answers, Directions, Reports):
             prompts, asked = prompts.to_read()
         check_word("on_interrupt", on_interrupt, ("raise", "keep"))
         checked = PromptSet.of(prompts)
-        known = None if asked is None else check_asked(asked)
+        known = None if asked is None else check_asked_of(checked, asked)
         measure = norms_of(self._session, checked, known)
         reading = plan_reading(
             self._session,

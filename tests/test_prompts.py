@@ -10,7 +10,9 @@ from ster.errors import PromptError
 
 @pytest.mark.parametrize("blank", ["", " ", "\t\r\n", "\u3000", "\u0085", "\u2028\v\f"])
 def test_blank_prompts_are_refused(blank: str):
-    with pytest.raises(PromptError, match="^prompt must not be empty$"):
+    with pytest.raises(
+        PromptError, match="^prompt must not be empty: prompt 2 is blank$"
+    ):
         check_prompts(["a", blank])
 
 

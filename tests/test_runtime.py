@@ -195,7 +195,7 @@ class TestReading:
         ("prompts", "sentence"),
         [
             ([], "prompt set contains no prompts"),
-            (["w3", " \u3000"], "prompt must not be empty"),
+            (["w3", " \u3000"], "prompt must not be empty: prompt 2 is blank"),
             ("w3", "prompts must be a list of strings, not one string"),
             (["w3", 4], "a prompt must be a string, not int"),
         ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ster
-from ster.errors import LayerError, SterError, UsageError
+from ster.errors import LayerError, PromptError, SterError, UsageError
 
 # Any, for the types would be refused before they are tried.
 STER: Any = ster
@@ -57,6 +57,27 @@ def refusal(call: Callable[[], object], kind: type[SterError] = UsageError) -> s
 )
 def test_what_selects_nothing_is_refused(runtime: Any, words, kind, sentence):
     assert refusal(lambda: runtime.activations(["x"], **words), kind) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (3, "asked must be a list of strings, not int"),
+        ("x", "asked must be a list of strings, not one string"),
+        ([3], "asked must be a string, not int"),
+        ([" "], "asked must not be empty"),
+        (["x", None], "asked has 2 values for 1 prompt"),
+    ],
+)
+def test_what_texts_answer_is_refused_by_its_name(runtime: Any, asked, sentence):
+    with pytest.raises(PromptError) as refused:
+        runtime.activations(["x"], asked=asked)
+    assert refused.value.sentence == sentence
+    assert refused.value.field != "prompts"
+    if isinstance(asked, list) and len(asked) == 1:
+        with pytest.raises(PromptError) as refused:
+            runtime.show("x", asked=asked[0])
+        assert refused.value.sentence == sentence
 
 
 def test_an_unknown_method_is_refused_beside_those_that_are_known(runtime: Any):

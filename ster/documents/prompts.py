@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set, Sized
 from typing import Any, TypeVar
 
 from ster.errors import PromptError
-from ster.text import trim
+from ster.text import counted, trim
 
 Text = TypeVar("Text", str, str | None)
 _NO_ORDER = "a set has no order, and results stand in the order of the list"
@@ -23,21 +23,47 @@ def check_prompts(prompts: Iterable[str]) -> list[str]:
     if not checked:
         raise PromptError("prompt set contains no prompts", field="prompts")
     for number, prompt in enumerate(checked, start=1):
-        _check_prompt(prompt, number)
+        _check_prompt(prompt, number, of=len(checked))
     return checked
 
 
-def check_asked(prompts: Iterable[str | None]) -> list[str | None]:
+def check_asked(
+    prompts: Iterable[str | None], field: str = "prompts"
+) -> list[str | None]:
     """Refuse what nothing can answer; None stands for no prompt.
+
+    Args:
+        prompts: What was given.
+        field: The argument that it was given for.
 
     Raises:
         PromptError: As for ``check_prompts``, but there may be no prompts.
     """
-    asked = take_list(prompts, "prompts")
+    asked = take_list(prompts, field)
+    what = "a prompt" if field == "prompts" else field
     for number, prompt in enumerate(asked, start=1):
         if prompt is not None:
-            _check_prompt(prompt, number)
+            _check_prompt(prompt, number, of=len(asked), what=what)
     return asked
+
+
+def check_asked_of(texts: Sized, asked: Iterable[str | None]) -> list[str | None]:
+    """Refuse what texts do not answer one by one.
+
+    Raises:
+        PromptError: As for ``check_asked``, or there are more or fewer.
+    """
+    checked = check_asked(asked, "asked")
+    if len(checked) != len(texts):
+        given = f"asked has {counted(len(checked), 'value')}"
+        raise PromptError(
+            f"{given} for {counted(len(texts), 'prompt')}",
+            "one for each, None where a text answers nothing",
+            field="asked",
+            found=len(checked),
+            expected=len(texts),
+        )
+    return checked
 
 
 def take_list(texts: Iterable[Text], name: str) -> list[Text]:
@@ -100,10 +126,13 @@ def check_text(text: str, name: str, number: int | None = None) -> None:
         ) from error
 
 
-def _check_prompt(prompt: str, number: int) -> None:
-    check_text(prompt, "a prompt", number)
+def _check_prompt(prompt: str, number: int, *, of: int, what: str = "a prompt") -> None:
+    check_text(prompt, what, number)
     if not trim(prompt):
-        raise PromptError("prompt must not be empty", found=prompt, prompt=number)
+        name = what.removeprefix("a ")
+        which = [f"prompt {number} is blank"] if of > 1 else []
+        sentence = f"{name} must not be empty"
+        raise PromptError(sentence, *which, found=prompt, prompt=number)
 
 
 def _no_list(name: str, found: str, given: object, *ways: str) -> PromptError:

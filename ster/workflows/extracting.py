@@ -11,7 +11,7 @@ from ster.documents.activations.description import Description
 from ster.documents.activations.files import open_writer
 from ster.documents.activations.shown import ShownTokens
 from ster.documents.activations.value import Activations
-from ster.documents.prompts import check_prompts
+from ster.documents.prompts import check_asked_of, check_prompts
 from ster.runs.gathering import Gathering
 from ster.runs.plan import Plan
 from ster.runs.reading import Reading, want_rows
@@ -80,9 +80,9 @@ def show_tokens(
     Raises:
         SterError: The text or the choice of tokens is refused.
     """
-    prompts = check_prompts([text])
+    prompts, known = check_prompts([text]), check_asked_of([text], [asked])
     encoder = session.encoder
-    located = encoder.encode_texts(prompts, [asked], role=role)
+    located = encoder.encode_texts(prompts, known, role=role)
     session.check_tokens(located.token_ids)
     wanted = want_rows(encoder, located, tokens)
     every = describe_tokens(encoder, located.token_ids, located.own)

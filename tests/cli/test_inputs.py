@@ -117,6 +117,9 @@ def test_a_prompt_of_the_line_that_is_blank_or_no_text_is_refused(
 ):
     line = ["extract", "--model", "toy", "--output", "o.json", "--prompt", "a"]
     assert run([*line, "--prompt", " "]) == 1
+    which = "\n\nCaused by:\n    prompt 2 is blank\n"
+    assert capsys.readouterr() == ("", f"Error: prompt must not be empty{which}")
+    assert run([*line[:-1], ""]) == 1  # one of one
     assert capsys.readouterr() == ("", "Error: prompt must not be empty\n")
     assert run([*line, "--prompt", "\udcff"]) == 1
     sentence = "failed to tokenize prompt: the bytes of --prompt are not UTF-8"

@@ -75,7 +75,7 @@ def _placed(error: PromptError, entries: list[Entry], label: str) -> PromptError
     if error.prompt is not None:
         line = entries[error.prompt - 1].line
         where = "" if line is None else f", on line {line},"
-        causes.append(f"prompt {error.prompt}{where} is blank")
+        causes = [f"prompt {error.prompt}{where} is blank"]
     return PromptError(
         error.sentence,
         *causes,
