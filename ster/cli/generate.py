@@ -190,6 +190,7 @@ def generate(
     how = Answering.of(
         max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
+    check_drawn(how)
     check_question(prompt, prompts_path, output_path)
     vectors = vector_words or []
     check_given(context, strengths, vectors)
@@ -299,6 +300,21 @@ def check_question(
     many = prompt is None and prompts_path is not None and output_path is not None
     if not (one or many):
         raise UsageError("give either --prompt, or --prompts together with --output")
+
+
+def check_drawn(how: Answering) -> None:
+    """Refuse a share of tokens to draw from, where none are drawn.
+
+    Raises:
+        UsageError: There is one.
+    """
+    if how.sampling.top_p is not None and how.sampling.temperature <= 0:
+        raise UsageError(
+            "--top-p needs --temperature above 0",
+            "at 0 the likeliest token is taken each time, and none is drawn",
+            field="--top-p",
+            found=how.sampling.top_p,
+        )
 
 
 def check_given(

@@ -107,6 +107,7 @@ def test_one_strength_is_in_the_document_too(say):
     [
         (("--strengths=1", "--vector=no", "--strength=1"), 2, "not both"),
         (("--strengths=1",), 2, "--strengths needs --vector"),
+        (("--top-p=0.5",), 2, "--top-p needs --temperature above 0"),
         (("--strengths=a", "--vector=no"), 2, 'invalid strength "a"'),
         (("--strengths=", "--vector=no"), 2, "there is no strength to answer at"),
         (("--strengths=1,nan", "--vector=no"), 2, "strength must be finite"),
