@@ -21,14 +21,15 @@ from ster.cli.generate import (
     Temperature,
     TopP,
     Vectors,
+    check_drawn,
     read_system,
 )
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.signals import REPEAT_SECONDS
 from ster.cli.steering import check_norms_once, load_vectors, parse_one_strength
 from ster.cli.streams import say
-from ster.errors import PromptError
-from ster.text import printable
+from ster.errors import PromptError, SterError
+from ster.text import counted, printable
 from ster.vectors.strengths import Strength
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def chat(
     how = Answering.of(
         max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
+    check_drawn(how)
     words, times = vector_words or [], parse_one_strength(strength)
     check_norms_once(words, [times])
     applying = applied.take([times])
@@ -83,7 +85,11 @@ def chat(
 
 
 def talk(flags: ModelFlags, state: Conversation, how: Answering) -> Iterator[str]:
-    """Load the model, take lines from stdin, and yield the text of answers."""
+    """Load the model, take lines from stdin, and yield the text of answers.
+
+    Raises:
+        SterError: The model is refused; or, where no person watches, a line was.
+    """
     from ster.checkpoint.tokens.texts import refuse_several_turns
     from ster.cli.conversation import Loop
 
@@ -92,19 +98,22 @@ def talk(flags: ModelFlags, state: Conversation, how: Answering) -> Iterator[str
             refuse_several_turns([("a turn", "and another")], runtime.chat_template)
         for vector, _ in state.vectors:
             check_steering(runtime, vector, state.applying)
+        refusals = Refusals()
         with Interrupts() as interrupts:
             loop = Loop(
                 state=state,
                 answer=Writer(runtime, how, interrupts),
                 load=Loader(runtime, state.applying),
                 tell=lambda sentence: say(f"{sentence}\n"),
-                refuse=refuse,
+                refuse=refusals,
             )
             watched = sys.stdin.isatty()
             if watched:
                 say("/help lists the commands, Ctrl-D ends\n")
             pieces = loop.run(read_lines(interrupts, watched=watched))
             yield from map(printable, pieces) if sys.stdout.isatty() else pieces
+    if not watched:
+        refusals.check()
 
 
 class Writer:
@@ -165,13 +174,30 @@ def check_steering(
     runtime.stream("x", steer=steer)  # it is planned, and never asked for text
 
 
-def refuse(error: Any) -> None:  # noqa: ANN401 - a SterError, whose module is late
-    """Say why something was not done."""
-    from ster.cli import error_text
-    from ster.cli.suggestions import suggest
+class Refusals:
+    """Says why lines were not taken, and counts them."""
 
-    error.causes = (*error.causes, *suggest(error))
-    say(error_text(error))
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, error: SterError) -> None:
+        """Say why something was not done."""
+        from ster.cli import error_text
+        from ster.cli.suggestions import suggest
+
+        self._count += 1
+        error.causes = (*error.causes, *suggest(error))
+        say(error_text(error))
+
+    def check(self) -> None:
+        """End a conversation that no person led, and so nobody saw the refusals of.
+
+        Raises:
+            SterError: A line was refused.
+        """
+        if self._count:
+            were = "was" if self._count == 1 else "were"
+            raise SterError(f"{counted(self._count, 'line')} {were} refused")
 
 
 class Interrupts:

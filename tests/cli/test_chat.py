@@ -125,14 +125,22 @@ def test_what_is_refused_is_said_and_the_conversation_goes_on(
     talker: User, monkeypatch
 ):
     lines = f"{'sea ' * 300}\n/vector nowhere.json\n/strength x\nthe sea\n"
-    assert says(monkeypatch, lines) == 0
+    assert says(monkeypatch, lines) == 1
     out, err = talker.heard()
     assert len(out.splitlines()) == 1
     assert [line for line in err.splitlines() if line.startswith("Error: ")] == [
         "Error: prompt contains 300 tokens, model context allows fewer than 256",
         "Error: failed to read steering artifact nowhere.json",
         'Error: invalid strength "x"; expected a number, or one followed by n',
+        "Error: 3 lines were refused",
     ]
+
+
+def test_a_refused_command_of_a_script_shows_in_its_exit_code(
+    talker: User, monkeypatch
+):
+    assert says(monkeypatch, "/nothing\n/quit\n") == 1
+    assert talker.heard()[1].endswith("Error: 1 line was refused\n")
 
 
 @pytest.mark.parametrize(("words", "label"), [((), "absent"), (("off",), "off")])
@@ -183,6 +191,8 @@ def test_a_line_that_is_no_text_is_refused(talker: User, monkeypatch):
     [
         (["--strength", "nan"], 2),
         (["--top-p", "7"], 2),
+        (["--top-p", "0.5"], 2),
+        (["--top-p", "0.5", "--temperature", "-1"], 2),
         (["--system", "nowhere"], 1),
         (["--vector", "nowhere"], 1),
         (["stray"], 2),
