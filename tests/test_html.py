@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ster import ContrastPair, PairSet, load, write_toy_checkpoint
+from ster import ContrastPair, PairSet, PromptSet, load, write_toy_checkpoint
 from ster.html import Card, Table, cut, text, to_html
 from tests import made
 
@@ -123,6 +123,33 @@ def test_no_value_lets_markup_through():
         assert "script" not in page.tags
         assert not re.search(r"url\(|@import", value._repr_html_())  # type: ignore[attr-defined]
     assert HOSTILE in "".join(read(pairs).words)
+
+
+def test_a_notebook_sees_prompts_with_their_labels():
+    page = read(PromptSet.of([{"text": "<b>a", "mood": "joy"}, "c"] + ["d"] * 20))
+    assert "PromptSet: 22 prompts" in page.words
+    assert page.rows[0] == ["labels", "mood"]
+    assert page.rows[1:4] == [["prompt", "mood"], ["<b>a", "joy"], ["c", "None"]]
+    assert "… 12 more prompts" in page.words
+    chat = [{"role": "user", "content": "x"}]
+    assert read(PromptSet.of([chat, "y"])).rows[0] == ["chats", "1"]
+
+
+def test_a_notebook_sees_tokens_and_which_are_read(tmp_path):
+    write_toy_checkpoint(tmp_path / "toy")
+    runtime = load(tmp_path / "toy")
+    page = read(runtime.show("the sea is", tokens=[0, 2]))
+    assert page.rows[0] == ["", "position", "id", "text", "from"]
+    assert [(row[0], row[1], row[3]) for row in page.rows[1:]] == [
+        ("▸", "0", "'the'"),
+        ("", "1", "'sea'"),
+        ("▸", "2", "'is'"),
+    ]
+    assert {"0", "2"} < {*page.strong}
+    assert "1" not in page.strong
+    long = read(runtime.show("sea " * 100)).rows
+    assert len(long) == 62
+    assert long[31][1] == "…"
 
 
 def test_a_notebook_sees_a_runtime(tmp_path):

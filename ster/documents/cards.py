@@ -9,8 +9,10 @@ from ster.layers import abridge
 from ster.text import counted
 
 if TYPE_CHECKING:
+    from ster.documents.activations.shown import ShownTokens
     from ster.documents.activations.value import Activations
     from ster.documents.pairs import PairSet
+    from ster.documents.prompt_sets.value import PromptSet
 
 _MAX_LABELS = 3
 _MAX_TOKENS = 5
@@ -34,6 +36,40 @@ def pair_card(pairs: PairSet) -> Card:
     name = f" {pairs.trait_name!r}" if pairs.trait_name else ""
     title = f"PairSet{name}: {counted(len(pairs), 'pair')}"
     return Card(title=title, tables=[table])
+
+
+def prompt_card(prompts: PromptSet) -> Card:
+    """Show the first prompts, with their first labels."""
+    labels = [*prompts.labels.items()][:_MAX_LABELS]
+    chats = sum(chat is not None for chat in prompts.chats or ())
+    table = Table(
+        header=["prompt", *(name for name, _ in labels)],
+        rows=[
+            [prompt, *(values[index] for _, values in labels)]
+            for index, prompt in enumerate(prompts.prompts[:MAX_ROWS])
+        ],
+        num_rows=len(prompts),
+        noun="prompt",
+    )
+    return Card(
+        title=f"PromptSet: {counted(len(prompts), 'prompt')}",
+        facts=[
+            ("chats", chats or None),
+            ("labels", ", ".join(prompts.labels) or None),
+        ],
+        tables=[table],
+    )
+
+
+def shown_card(shown: ShownTokens) -> Card:
+    """Show the tokens of a text, those that are read in bold; a long text is cut."""
+    rows = shown.shown_rows
+    table = Table(
+        header=["", "position", "id", "text", "from"],
+        rows=rows,
+        marked=[index for index, row in enumerate(rows) if row[0]],
+    )
+    return Card(title=shown.summary, tables=[table])
 
 
 def activation_card(activations: Activations) -> Card:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ster.documents.activations.read_tokens import Bools, ReadTokens
+from ster.documents.cards import shown_card
+from ster.html import to_html
 from ster.text import counted
 
 # Longer texts are cut in the middle, where least is to be seen.
@@ -47,6 +49,15 @@ class ShownTokens:
         ]
 
     @property
+    def shown_rows(self) -> list[tuple[str, str, str, str, str]]:
+        """The lines of the table that are shown: of many, the first and the last."""
+        rows = self.rows
+        if len(rows) <= MAX_SHOWN:
+            return rows
+        half = MAX_SHOWN // 2
+        return [*rows[:half], ("", "…", "", "", ""), *rows[-half:]]
+
+    @property
     def summary(self) -> str:
         """One line about all of them."""
         own = len(self) - int(self.tokens.in_template.sum())
@@ -58,11 +69,7 @@ class ShownTokens:
 
     def __repr__(self) -> str:
         """Show a table of the tokens."""
-        rows = self.rows
-        if len(rows) > MAX_SHOWN:
-            half = MAX_SHOWN // 2
-            rows = [*rows[:half], ("", "…", "", "", ""), *rows[-half:]]
-        table = [("", "position", "id", "text", "from"), *rows]
+        table = [("", "position", "id", "text", "from"), *self.shown_rows]
         widths = [max(len(row[at]) for row in table) for at in range(5)]
         lines = [
             " ".join(
@@ -72,3 +79,6 @@ class ShownTokens:
             for row in table
         ]
         return "\n".join([self.summary, *lines])
+
+    def _repr_html_(self) -> str:
+        return to_html(shown_card(self))

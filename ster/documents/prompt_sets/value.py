@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeAlias
 
+from ster.documents.cards import prompt_card
 from ster.documents.prompts import check_prompts, check_text
 from ster.errors import PromptError
+from ster.html import to_html
 from ster.text import counted, one_line
 
 Chat = tuple[Mapping[str, str], ...]
@@ -70,6 +72,9 @@ class PromptSet:
             shown = names[:_SHOWN_LABELS] + ["…"] * (len(names) > _SHOWN_LABELS)
             parts.append(f"labels {', '.join(shown)}")
         return f"PromptSet({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return to_html(prompt_card(self))
 
     @property
     def conversations(self) -> list[Chat]:
