@@ -428,3 +428,27 @@ class TestStandardInput:
         stdin = io.TextIOWrapper(io.BytesIO("ü\n".encode()), "ascii")
         monkeypatch.setattr(sys, "stdin", stdin)
         assert PromptSet.load("-").prompts == ("ü",)
+
+
+@pytest.mark.parametrize(
+    ("data", "prompts", "labels"),
+    [
+        ("prompt,mood\na b,1\nc,2\n", ("a b", "c"), {"mood": (1, 2)}),
+        (BOM + b"mood\ttext\r\njoy\ta, b\r\n", ("a, b",), {"mood": ("joy",)}),
+        ('"id","prompt"\n7,a\n', ("a",), {"id": (7,)}),
+        # What may be a text stays one.
+        ("text, and more\nb\n", ("text, and more", "b"), {}),
+        ("prompt\na\n", ("prompt", "a"), {}),
+        ("calm,sea\na,b\n", ("calm,sea", "a,b"), {}),
+    ],
+)
+def test_a_table_on_standard_input_is_told_by_its_first_line(data, prompts, labels):
+    found = piped(data)
+    assert (found.prompts, dict(found.labels)) == (prompts, labels)
+
+
+def test_a_broken_table_on_standard_input_does_not_become_prompts():
+    with pytest.raises(DocumentError) as refusal:
+        piped("prompt,mood\na\n")
+    assert refusal.value.sentence == f"{CSV} standard input"
+    assert refusal.value.causes == ("line 2 has 1 field for 2 columns",)

@@ -24,6 +24,7 @@ from ster.errors import DocumentError, PromptError, name_path
 
 # How an object or a list of JSON begins, and hardly ever a text.
 _LIKE_JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*["{\[\]])')
+_SPACE = re.compile(rb"\s")
 _NO_SET = "expected an object with the key `prompts`, or a list of prompts"
 
 
@@ -87,14 +88,15 @@ def _placed(error: PromptError, entries: list[Entry], label: str) -> PromptError
 
 
 def _tell_form(data: bytes) -> _Form:
-    """Tell what standard input is: JSON, lines of JSON objects, or lines of text.
+    """Tell what standard input is: JSON, lines of JSON objects, a table, or lines.
 
     What only begins like JSON is taken for it, so that a broken document is refused and
-    does not become prompts.
+    does not become prompts. A table has at least two names without white space in its
+    first line, one of them that of the prompts.
     """
     content = data.removeprefix(BYTE_ORDER_MARK)
     if not _LIKE_JSON.match(content):
-        return _TEXT
+        return _tell_table(content.split(b"\n", 1)[0].rstrip(b"\r"))
     first = content.lstrip().split(b"\n", 1)[0]
     try:
         fields = read_json(first)
@@ -102,6 +104,15 @@ def _tell_form(data: bytes) -> _Form:
         return _JSON
     is_line = isinstance(fields, dict) and "prompts" not in fields
     return _JSON_LINES if is_line else _JSON
+
+
+def _tell_table(header: bytes) -> _Form:
+    for delimiter, suffix in ((b"\t", ".tsv"), (b",", ".csv")):
+        names = [name.strip(b'"') for name in header.split(delimiter)]
+        has_prompts = b"prompt" in names or b"text" in names
+        if len(names) > 1 and has_prompts and not any(map(_SPACE.search, names)):
+            return _FORMS[suffix]
+    return _TEXT
 
 
 def _parse_json(data: bytes) -> list[Entry]:
