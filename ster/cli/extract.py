@@ -45,8 +45,9 @@ Output = Annotated[
         "--output",
         metavar="<FILE>",
         callback=take_output,
-        help="Where the activations go: .json, .safetensors or .npz, or - for standard "
-        "output. An old file is replaced only when the new one is whole.",
+        help="Where the activations go: .json, for one row a prompt, .safetensors or "
+        ".npz, or - for standard output. An old file is replaced only when the new one "
+        "is whole.",
     ),
 ]
 PointsOption = Annotated[
