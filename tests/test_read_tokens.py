@@ -157,7 +157,7 @@ def test_a_role_or_what_is_asked_must_fit(chat):
     runtime = load(chat)
     with pytest.raises(UsageError, match='unknown role "system"'):
         runtime.activations(PROMPTS, role="system")
-    with pytest.raises(PromptError, match="4 responses cannot answer 1 prompts"):
+    with pytest.raises(PromptError, match="asked has 1 value for 4 prompts"):
         runtime.activations(PROMPTS, asked=["w3"])
 
 
