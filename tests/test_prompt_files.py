@@ -391,7 +391,7 @@ class TestStandardInput:
             ('{"prompt": "a"}', ["a"]),
             ('{"text": "a"}\n\n{"prompt": "b"}\n', ["a", "b"]),
             ("a\r\nb\n\n", ["a", "b"]),
-            ("prompt,n\na,1", ["prompt,n", "a,1"]),
+            ("prompt,n\na,1", ["a"]),
             ('"a"\n"b"', ['"a"', '"b"']),
             ("[INST] a [/INST]\n{b}", ["[INST] a [/INST]", "{b}"]),
         ],
