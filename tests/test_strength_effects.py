@@ -284,10 +284,12 @@ def test_controls_are_the_effects_of_turned_copies(runtime: Runtime):
 def test_controls_see_few_pairs_of_many(toy: Path):
     runtime = load(toy, device="cpu")
     pairs = PairSet.of(LONG * 4)
-    vector = runtime.train(pairs, layers=[2])
+    with pytest.warns(SterWarning, match="as well as the best direction"):
+        vector = runtime.train(pairs, layers=[2])
     with pytest.warns(SterWarning) as caught:
         found = runtime.evaluate(pairs, vector, StrengthTrial.of("2")).strength
-    said = [str(each.message) for each in caught]
+    every = [str(each.message) for each in caught]
+    said = [each for each in every if "as well as the best direction" not in each]
     assert said[0].startswith("positive sides are longer in 24 of 24 pairs")
     assert said[1].startswith("no strength is chosen: the nearest is 2, but")
     assert found is not None

@@ -73,7 +73,8 @@ def test_a_strength_that_means_nothing_so_is_refused_and_changes_nothing(
 ):
     make_vector(talker)
     lines = "/strength -1\nthe sea\n"
-    assert says(monkeypatch, lines, "-v", "v.json", "--how=clamp") == 1  # a line was refused
+    # A line was refused.
+    assert says(monkeypatch, lines, "-v", "v.json", "--how=clamp") == 1
     out, err = talker.heard()
     assert "clamp limits to -c..c, so c cannot be -1" in err
     vector = ster.SteeringVector.load("v.json")
