@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ster.errors import (
     DirectionError,
@@ -16,10 +17,12 @@ from ster.html import to_html
 from ster.text import decimal
 from ster.vectors.applying import ADDING, Applying
 from ster.vectors.cards import describe_strengths, strength_card
-from ster.vectors.controls import ControlEffects
-from ster.vectors.effects import Effect
-from ster.vectors.side_rises import SideLengths, SideRises
 from ster.vectors.strengths import Strength, Strengths, take_strengths
+
+if TYPE_CHECKING:  # these load arrays, and the command line makes a trial before
+    from ster.vectors.controls import ControlEffects
+    from ster.vectors.effects import Effect
+    from ster.vectors.side_rises import SideLengths, SideRises
 
 RANDOM_DIRECTIONS = 10
 # In nats per token of neutral answers. SmolLM2's texts turn to the trait and stay whole
