@@ -357,7 +357,9 @@ def test_json_is_the_other_word_of_text(capsys, words):
     assert capsys.readouterr().out.startswith("families[0].")
 
 
-@pytest.mark.parametrize("flag", ["--batch-size", "--max-sequence"])
+@pytest.mark.parametrize(
+    "flag", ["--batch-size", "--max-sequence", "--random-directions", "--max-damage"]
+)
 def test_a_flag_of_a_trial_needs_strengths(flag, capsys):
     line = ["vector", "evaluate", "-m", "none", "--pairs", "none.json"]
     assert run([*line, "--vector", "none.json", flag, "8"]) == 2

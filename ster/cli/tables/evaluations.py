@@ -84,7 +84,7 @@ def _columns(rows: Sequence[MeasuredStrength]) -> list[Column]:
             name="positive", cells=[f"{e.rises.positive:+.2f}" for e in rows], rank=6
         ),
         Column(
-            name="negative", cells=[f"{e.rises.negative:+.2f}" for e in rows], rank=6
+            name="negative", cells=[f"{e.rises.negative:+.2f}" for e in rows], rank=7
         ),
     ]
 
