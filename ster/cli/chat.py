@@ -13,7 +13,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ster.cli.applying import ApplyingFlags, intervene, with_applying_flags
-from ster.cli.generate import (
+from ster.cli.model import ModelFlags, with_model_flags
+from ster.cli.signals import REPEAT_SECONDS
+from ster.cli.steering import check_norms_once, load_vectors, parse_one_strength
+from ster.cli.streams import say
+from ster.cli.writing import (
     MaxNewTokens,
     Seed,
     StrengthOption,
@@ -24,10 +28,6 @@ from ster.cli.generate import (
     check_drawn,
     read_system,
 )
-from ster.cli.model import ModelFlags, with_model_flags
-from ster.cli.signals import REPEAT_SECONDS
-from ster.cli.steering import check_norms_once, load_vectors, parse_one_strength
-from ster.cli.streams import say
 from ster.errors import PromptError, SterError
 from ster.text import counted, printable
 from ster.vectors.strengths import Strength

@@ -22,13 +22,23 @@ from ster.cli.options import Text, take_text
 from ster.cli.progress import Seldom
 from ster.cli.steering import (
     load_vectors,
-    parse_one_strength,
     parse_several_strengths,
     split_vector,
 )
 from ster.cli.streams import say
 from ster.cli.tables.answers import draw_answers, spelled
 from ster.cli.tables.drawing import draw
+from ster.cli.writing import (
+    MaxNewTokens,
+    Seed,
+    StrengthOption,
+    System,
+    Temperature,
+    TopP,
+    Vectors,
+    check_drawn,
+    read_system,
+)
 from ster.errors import UsageError
 from ster.text import counted, one_line, printable
 
@@ -39,19 +49,6 @@ if TYPE_CHECKING:
     from ster.runtime import Runtime
     from ster.vectors.interventions import Intervention
     from ster.vectors.strengths import Strength
-
-
-def _check_vectors(words: list[str] | None) -> list[str]:
-    """Refuse what no strength is."""
-    for word in words or []:
-        split_vector(word)
-    return words or []
-
-
-def _check_strength(word: str) -> str:
-    """Refuse what is no strength."""
-    parse_one_strength(word)
-    return word
 
 
 def _check_strengths(words: str | None) -> str | None:
@@ -93,27 +90,6 @@ Output = Annotated[
         "that ends early keeps the answers so far in <FILE>.partial.",
     ),
 ]
-Vectors = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--vector",
-        metavar="<FILE[:S]>",
-        callback=_check_vectors,
-        help="A steering artifact to steer with, and how much of it: calm.json:4, "
-        "calm.json:0.05n; 1 unless given. May be given several times: their sum.",
-    ),
-]
-StrengthOption = Annotated[
-    str,
-    typer.Option(
-        "--strength",
-        metavar="<S>",
-        callback=_check_strength,
-        help="How much of the vectors is added: a length in the residual stream, for "
-        "a vector as it was fitted, or 0.05n, so many times each layer's own mean "
-        "residual norm; negative points the other way.",
-    ),
-]
 StrengthsOption = Annotated[
     str | None,
     typer.Option(
@@ -122,40 +98,6 @@ StrengthsOption = Annotated[
         callback=_check_strengths,
         help="Answer at each of these strengths, such as -0.1n,0,0.1n, all at once: a "
         "table, or with --prompts a document.",
-    ),
-]
-System = Annotated[
-    str | None,
-    typer.Option(
-        "--system",
-        metavar="<FILE>",
-        help="A text file with the system's turn; needs the model's chat template.",
-    ),
-]
-MaxNewTokens = Annotated[
-    int,
-    typer.Option("--max-new-tokens", metavar="<N>", help="Most tokens of an answer."),
-]
-Temperature = Annotated[
-    float,
-    typer.Option(
-        "--temperature",
-        metavar="<T>",
-        help="0 takes the likeliest token each time; more draws at random.",
-    ),
-]
-TopP = Annotated[
-    float | None,
-    typer.Option(
-        "--top-p",
-        metavar="<P>",
-        help="Draw only from the fewest likeliest tokens that have this mass.",
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option(
-        "--seed", metavar="<N>", min=0, help="Same seed, same device, same text."
     ),
 ]
 
@@ -271,13 +213,6 @@ def answer(
         yield "\n"
 
 
-def read_system(path: str | None) -> str | None:
-    """Read the system's turn, if there is one."""
-    from ster.documents.system import read_system_turn
-
-    return None if path is None else read_system_turn(path)
-
-
 def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str]:
     """Write a table of strengths and answers, each on a line of its own.
 
@@ -300,21 +235,6 @@ def check_question(
     many = prompt is None and prompts_path is not None and output_path is not None
     if not (one or many):
         raise UsageError("give either --prompt, or --prompts together with --output")
-
-
-def check_drawn(how: Answering) -> None:
-    """Refuse a share of tokens to draw from, where none are drawn.
-
-    Raises:
-        UsageError: There is one.
-    """
-    if how.sampling.top_p is not None and how.sampling.temperature <= 0:
-        raise UsageError(
-            "--top-p needs --temperature above 0",
-            "at 0 the likeliest token is taken each time, and none is drawn",
-            field="--top-p",
-            found=how.sampling.top_p,
-        )
 
 
 def check_given(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,32 @@ def split_vector(word: str) -> tuple[str, Strength | None]:
         raise UsageError(
             error.sentence, cause, *error.causes, field="--vector", found=word
         ) from error
+
+
+def take_whole(command: str, instead: str) -> Callable[[str], str]:
+    """Return what refuses a vector with a strength of its own.
+
+    Args:
+        command: Which takes one as it is.
+        instead: The flag that says how much of it, and the rest of that sentence.
+    """
+
+    def check(word: str) -> str:
+        try:
+            path, strength = split_vector(word)
+        except UsageError:  # then it is a path that is not there
+            return word
+        if strength is not None:
+            flag, says = instead.split(" ", 1)
+            raise UsageError(
+                f"`{command}` takes one vector as it is, without :{strength}",
+                f"--vector {one_line(path)} {flag} {strength} {says}",
+                field="--vector",
+                found=word,
+            )
+        return word
+
+    return check
 
 
 def parse_one_strength(word: str) -> Strength:

@@ -31,6 +31,7 @@ from ster.vectors.effect_selection import (
 )
 from ster.vectors.methods import EFFECT_METHODS
 from ster.vectors.selection import PairRows, summarize_baseline
+from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength, StrengthLike, take_share
 from ster.workflows.confounds import check_confounds
 from ster.workflows.pairs import plan_pairs, read_pairs
@@ -77,38 +78,32 @@ def optimize_by_effect(
     """
     require_type(pairs, PairSet, "pairs")
     share = take_share(strength)
-    pairs.refuse_systems("scored")
     parts = Parts.of(pairs, seed)
-    reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
     sides = encode_sides(session, pairs, None).scored
+    reading = plan_pairs(session, pairs, layers, repeats=output is None, choice=choice)
     with open_output(output, layers) as write:
         rows = read_pairs(reading)
         found = read_candidates(rows, layers, parts.folds)
         _say_rounds(session, found, len(pairs), share)
         with Measuring.open(session, sides, parts.halves) as measuring:
-            found = measuring.measure_all(found, rows, layers, share)
-            best = next(each for each in found if each.selected)
-            chance = measuring.measure_chance(best.layer, rows, layers, share, seed)
+            measured = measuring.measure(found, rows, layers, share, seed)
+        best = measured.best
         winner = rows.at(layers.index(best.layer))
         vector = fit_vector(session, pairs, (best.layer,), best.method, winner, choice)
-        told = {"selection": _sentence(found, len(pairs), share)}
         selection = EffectSelection(
-            vector=replace(vector, metadata={**vector.metadata, **told}),
-            candidates=tuple(found),
+            vector=_note_choice(vector, measured.candidates, len(pairs), share),
+            candidates=measured.candidates,
             strength=str(share),
             num_pairs=len(pairs),
-            num_scored=measuring.num_scored,
+            num_scored=measured.num_scored,
             num_folds=len(parts.folds),
             seed=seed,
-            random_effects=tuple(chance),
+            random_effects=measured.random_effects,
             advice=advise_wordings(pairs.pairs),
             confounds=check_confounds(reading, best.reading.accuracy),
         )
-        if selection.doubts and output is not None and not write_anyway:
-            raise WeakDirectionError(selection)
+        _say_doubts(session, selection, may_go_on=write_anyway or output is None)
         write(selection.vector)
-    for doubt in selection.doubts:
-        session.reporter.warn(doubt)
     return selection
 
 
@@ -211,12 +206,30 @@ def _say_rounds(
     )
 
 
-def _sentence(
-    candidates: Sequence[EffectCandidate], num_pairs: int, share: Strength
-) -> str:
-    """Say how a vector was chosen."""
+def _say_doubts(
+    session: Session, selection: EffectSelection, *, may_go_on: bool
+) -> None:
+    """Warn of a direction that is not worth it, or refuse it.
+
+    Raises:
+        WeakDirectionError: It may not go on with one.
+    """
+    if selection.doubts and not may_go_on:
+        raise WeakDirectionError(selection)
+    for doubt in selection.doubts:
+        session.reporter.warn(doubt)
+
+
+def _note_choice(
+    vector: SteeringVector,
+    candidates: Sequence[EffectCandidate],
+    num_pairs: int,
+    share: Strength,
+) -> SteeringVector:
+    """Write into the vector how it was chosen."""
     measured = sum(each.effect is not None for each in candidates)
-    return (
+    choice = (
         f"chosen over {measured} candidates by effect at {share}, cross-fitted on "
         f"halves of {num_pairs} pairs, then refitted on all of them"
     )
+    return replace(vector, metadata={**vector.metadata, "selection": choice})

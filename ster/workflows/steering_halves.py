@@ -69,6 +69,23 @@ class Half:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What steering showed.
+
+    Args:
+        candidates: All of them, the best one selected.
+        best: That one.
+        random_effects: Of random directions of the same length at its layer.
+        num_scored: How many pairs were steered.
+    """
+
+    candidates: tuple[EffectCandidate, ...]
+    best: EffectCandidate
+    random_effects: tuple[float, ...]
+    num_scored: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
     """The halves of pairs, with the weights open.
 
@@ -111,10 +128,32 @@ class Measuring:
                 )
             yield cls(halves=opened)
 
-    @property
-    def num_scored(self) -> int:
-        """How many pairs are steered."""
-        return sum(len(half.pairs) for half in self.halves)
+    def measure(
+        self,
+        candidates: Sequence[EffectCandidate],
+        rows: PairRows,
+        layers: Sequence[int],
+        share: Strength,
+        seed: int,
+    ) -> Measured:
+        """Measure candidates, then random directions where the best one steers.
+
+        Args:
+            candidates: As they were read.
+            rows: What was read of the pairs.
+            layers: Of the rows.
+            share: What is steered with, a share of each layer's norm.
+            seed: Decides the random directions.
+        """
+        found = self.measure_all(candidates, rows, layers, share)
+        best = next(each for each in found if each.selected)
+        at_best = rows.at(layers.index(best.layer))
+        return Measured(
+            candidates=tuple(found),
+            best=best,
+            random_effects=tuple(self.measure_chance(best.layer, at_best, share, seed)),
+            num_scored=sum(len(half.pairs) for half in self.halves),
+        )
 
     def measure_all(
         self,
@@ -147,12 +186,11 @@ class Measuring:
         self,
         layer: int,
         rows: PairRows,
-        layers: Sequence[int],
         share: Strength,
         seed: int,
     ) -> list[float]:
-        """Measure random directions of the same length at a layer."""
-        norm = share.times(float(rows.mean_norms[layers.index(layer)]))
+        """Measure random directions at the layer that the rows are of."""
+        norm = share.times(float(rows.mean_norms[0]))
         size = rows.positive.shape[-1]
         drawn = random_directions(RANDOM_DIRECTIONS, size, seed) * np.float32(norm)
         effects: list[float] = []

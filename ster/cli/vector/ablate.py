@@ -12,25 +12,8 @@ from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_some_model_flags
 from ster.cli.options import Text
 from ster.cli.progress import open_reporter
-from ster.cli.steering import load_vectors, parse_one_strength, split_vector
+from ster.cli.steering import load_vectors, parse_one_strength, take_whole
 from ster.errors import UsageError
-from ster.text import one_line
-
-
-def _check_vector(word: str) -> str:
-    """Refuse a vector with a strength of its own."""
-    try:
-        path, strength = split_vector(word)
-    except UsageError:  # then it is a path that is not there
-        return word
-    if strength is not None:
-        raise UsageError(
-            f"`ablate` takes one vector as it is, without :{strength}",
-            f"--vector {one_line(path)} --strength {strength} says how much of it",
-            field="--vector",
-            found=word,
-        )
-    return word
 
 
 def _check_share(word: str) -> str:
@@ -51,7 +34,7 @@ Vector = Annotated[
     typer.Option(
         "--vector",
         metavar="<FILE>",
-        callback=_check_vector,
+        callback=take_whole("ablate", "--strength says how much of it"),
         help="The steering artifact; each of its layers loses its own direction.",
     ),
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from ster.cli.answer import show, show_beside
 from ster.cli.inputs import input_file
@@ -27,17 +28,64 @@ from ster.vectors.rules import check_rule
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ster.documents.pairs import PairSet
+    from ster.runtime import Runtime
     from ster.vectors.effect_selection import EffectSelection, WeakDirectionError
     from ster.vectors.selection import Selection
 
 
-class Given(TypedDict):
-    """What both ways of choosing are told."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choosing:
+    """How a direction is to be chosen; see ``Runtime.optimize``.
 
+    Args:
+        by: The rule.
+        holdout: By accuracy, the share that is held out.
+        strength: By effect, what candidates steer with.
+        seed: By effect, what decides the parts.
+        write_anyway: By effect, write what is not worth it.
+        layers: What to choose from.
+        tokens: What is read of each side.
+        role: Whose turn it is.
+        output: Where the artifact goes.
+    """
+
+    by: str
+    holdout: float
+    strength: str | None
+    seed: int | None
+    write_anyway: bool
     layers: str
     tokens: str
     role: str
     output: str
+
+    def choose(self, runtime: Runtime, pairs: PairSet) -> EffectSelection | Selection:
+        """Choose, and write the artifact.
+
+        Raises:
+            SterError: As for ``Runtime.optimize``.
+        """
+        if self.by == "accuracy":
+            return runtime.optimize(
+                pairs,
+                by="accuracy",
+                layers=self.layers,
+                holdout=self.holdout,
+                tokens=self.tokens,
+                role=self.role,
+                output=self.output,
+            )
+        return runtime.optimize(
+            pairs,
+            layers=self.layers,
+            strength=self.strength,
+            seed=self.seed,
+            tokens=self.tokens,
+            role=self.role,
+            output=self.output,
+            write_anyway=self.write_anyway,
+        )
 
 
 @with_model_flags
@@ -65,8 +113,7 @@ def optimize(
     direction that steers no better than they do is not written.
     """
     from ster.documents.steering import check_suffix
-    from ster.vectors.effect_selection import WeakDirectionError
-    from ster.workflows.choosing import HOLDOUT, check_holdout, split_pairs
+    from ster.workflows.choosing import HOLDOUT, check_holdout
 
     by = check_rule(by, holdout, strength, seed, write_anyway=write_anyway)
     share = HOLDOUT if holdout is None else holdout
@@ -76,28 +123,38 @@ def optimize(
     check_output(output_path, input_file(pairs_path))
     check_suffix(output_path)
     pairs = read_pairs(pairs_path, label, positive)
-    if by == "accuracy":
-        split_pairs(len(pairs), share)
-    given = Given(layers=layers, tokens=tokens, role=role, output=output_path)
+    how = Choosing(
+        by=by,
+        holdout=share,
+        strength=strength,
+        seed=seed,
+        write_anyway=write_anyway,
+        layers=layers,
+        tokens=tokens,
+        role=role,
+        output=output_path,
+    )
+    return _answer(flags, pairs, how, text=text)
+
+
+def _answer(
+    flags: ModelFlags, pairs: PairSet, how: Choosing, *, text: bool | None
+) -> Iterator[str]:
+    """Load the model, choose, and show what was found."""
+    from ster.vectors.effect_selection import WeakDirectionError
+    from ster.workflows.choosing import split_pairs
+
+    if how.by == "accuracy":
+        split_pairs(len(pairs), how.holdout)  # refused before the model is loaded
     told: list[str] = []
-    found: EffectSelection | Selection
     try:
-        with flags.open(layers, output_path) as runtime:
+        with flags.open(how.layers, how.output) as runtime:
             told.append(runtime.chat_template)
-            if by == "accuracy":
-                found = runtime.optimize(pairs, by="accuracy", holdout=share, **given)
-            else:
-                found = runtime.optimize(
-                    pairs,
-                    strength=strength,
-                    seed=seed,
-                    write_anyway=write_anyway,
-                    **given,
-                )
+            found = how.choose(runtime, pairs)
     except WeakDirectionError as error:
         return _refuse(error, *told, text=text)
     report, table = _report(found, *told), partial(_draw, found)
-    return show_beside(output_path, report, text=text, table=table)
+    return show_beside(how.output, report, text=text, table=table)
 
 
 def _report(found: EffectSelection | Selection, template: str) -> dict[str, object]:

@@ -8,9 +8,8 @@ import typer
 
 from ster.cli.options import offer
 from ster.cli.pairs.options import PAIR_FORMATS
-from ster.cli.steering import split_vector
-from ster.errors import UsageError, check_word
-from ster.text import one_line
+from ster.cli.steering import take_whole
+from ster.errors import check_word
 from ster.vectors.methods import parse_method
 from ster.vectors.rules import RULES
 from ster.vectors.strengths import parse_strengths, take_share
@@ -32,22 +31,6 @@ def _check_share(word: str | None) -> str | None:
     """Refuse what is no positive share of norms."""
     if word is not None:
         take_share(word)
-    return word
-
-
-def _check_vector(word: str) -> str:
-    """Refuse a vector with a strength of its own."""
-    try:
-        path, strength = split_vector(word)
-    except UsageError:  # then it is a path that is not there
-        return word
-    if strength is not None:
-        raise UsageError(
-            f"`evaluate` takes one vector as it is, without :{strength}",
-            f"--vector {one_line(path)} --strengths {strength} measures it so",
-            field="--vector",
-            found=word,
-        )
     return word
 
 
@@ -74,7 +57,7 @@ Vector = Annotated[
     typer.Option(
         "--vector",
         metavar="<FILE>",
-        callback=_check_vector,
+        callback=take_whole("evaluate", "--strengths measures it so"),
         help="The steering artifact.",
     ),
 ]

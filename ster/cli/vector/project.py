@@ -12,27 +12,10 @@ from ster.cli.answer import show
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
-from ster.cli.steering import parse_one_strength, split_vector
+from ster.cli.steering import parse_one_strength, take_whole
 from ster.cli.tables.projections import draw_projection
 from ster.cli.vector.options import Pairs
 from ster.errors import UsageError
-from ster.text import one_line
-
-
-def _check_vector(word: str) -> str:
-    """Refuse a vector with a strength of its own."""
-    try:
-        path, strength = split_vector(word)
-    except UsageError:  # then it is a path that is not there
-        return word
-    if strength is not None:
-        raise UsageError(
-            f"`project` takes one vector as it is, without :{strength}",
-            f"--vector {one_line(path)} --strength {strength} says how much of it",
-            field="--vector",
-            found=word,
-        )
-    return word
 
 
 def _check_strength(word: str) -> str:
@@ -57,7 +40,7 @@ Vector = Annotated[
     typer.Option(
         "--vector",
         metavar="<FILE>",
-        callback=_check_vector,
+        callback=take_whole("project", "--strength says how much of it"),
         help="The steering artifact that is added to the residual stream.",
     ),
 ]
