@@ -33,7 +33,8 @@ def test_an_unknown_device_is_a_usage_error(word, shown):
     with pytest.raises(UsageError) as caught:
         check_device(word, "f32")
     assert str(caught.value) == (
-        f'unknown device "{shown}"; expected cpu, metal, or cuda'
+        f'unknown device "{shown}"; expected cpu, metal, or cuda: '
+        "auto is the best of them that is here"
     )
 
 

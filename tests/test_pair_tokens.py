@@ -112,6 +112,7 @@ def test_measuring_with_prompts_as_in_the_fit_is_silent(plain, recwarn):
     assert not recwarn
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 @pytest.mark.parametrize(
     ("pairs", "role", "noted"),
     [
@@ -137,6 +138,7 @@ def test_other_turns_read_than_scored_are_noted(
     assert (sentence in notes) == noted
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_without_a_template_there_are_no_turns_to_note(plain, monkeypatch):
     notes: list[str] = []
     monkeypatch.setattr(plain.reporter, "note", notes.append)

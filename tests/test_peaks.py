@@ -316,8 +316,8 @@ def test_scores_over_a_large_vocabulary(tmp_path):
     measure = ["--pairs", "pairs.json", "--vector", "vector.json", *how]
     ran = launch(command("vector", "evaluate", *measure)(10**9, "model"), tmp_path)
     assert ran.code == 0, ran.said
-    # One plan for reading, one for all scores.
-    assert len(ran.plans) == 2
+    # One plan for reading, one for all strengths, one for random directions.
+    assert len(ran.plans) == 3
     assert ran.peak <= max(ran.plans)[0]
     assert ran.peak > 8 * words * 32
     short = max(ran.plans)[0] * 8 // 10

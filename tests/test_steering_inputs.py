@@ -71,21 +71,22 @@ def test_answers_are_refused_before_a_weight_is_opened(runtime: ster.Runtime):
         next(runtime.answers(PROMPTS))
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_equal_strengths_and_zero_are_measured_once(
     runtime: ster.Runtime, monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[int] = []
     score_all = Scorer.score_all
 
-    def scored(self: Scorer, steerings: Sequence[Deltas]) -> list[list[float]]:
+    def scored(self: Scorer, steerings: Sequence[Deltas], label: str) -> Any:
         asked.append(len(steerings))
-        return score_all(self, steerings)
+        return score_all(self, steerings, label)
 
     monkeypatch.setattr(Scorer, "score_all", scored)
     pairs = ster.PairSet.of([(text([3, 4]), text([5, 6]))])
-    trial = ster.StrengthTrial.of([2, 0, 2, "-0", 2.0, 1])
+    trial = ster.StrengthTrial.of([2, 0, 2, "-0", 2.0, 1], random_directions=0)
     report = runtime.evaluate(pairs, vector_of(runtime), trial).strength
-    assert asked == [3]  # none, 2 and 1
+    assert asked == [5]  # none, and 2 and 1 with their opposites
     assert report is not None
     assert [each.strength for each in report.candidates] == [2, 0, 2, 0, 2, 1]
     assert report.candidates[0].mean_shift == report.candidates[4].mean_shift

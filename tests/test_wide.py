@@ -66,6 +66,7 @@ def test_rows_of_chosen_layers_are_those_of_all(stablelm: Path):
     assert np.array_equal(some, every[:, [0, 2]])
 
 
+@pytest.mark.filterwarnings("ignore:no strength is chosen")
 def test_a_direction_is_fitted_measured_and_steered_with(stablelm: Path):
     runtime = load(stablelm)
     sides = [(text([3 + i, 4]), text([30 + i, 4])) for i in range(6)]

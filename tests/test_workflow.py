@@ -401,12 +401,10 @@ def test_one_vector_steers_as_a_list_of_it_does(cpu):
 
 def test_no_response_has_no_score_and_an_empty_batch_is_refused(cpu):
     assert cpu.score_responses([]) == []
-    with pytest.raises(DirectionError) as caught:
+    with pytest.raises(UsageError) as caught:
         cpu.score_responses(["the sea"], batch_size=0)
     assert (caught.value.field, caught.value.found) == ("batch_size", 0)
-    assert caught.value.sentence == (
-        "strength selection requires batch size of at least one"
-    )
+    assert caught.value.sentence == "batch_size must be at least one, not 0"
 
 
 def test_strengths_are_read_in_order():

@@ -63,6 +63,7 @@ def test_responses_have_the_log_probability_of_transformers(
         assert found == pytest.approx([each[expected] for each in scored], rel=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.* as well as the best direction")
 @pytest.mark.parametrize("trait", TRAITS)
 def test_the_best_layer_tells_held_out_pairs_apart(runtime, trait):
     """Half of 24 pairs are held out; a random direction is right half the time."""
