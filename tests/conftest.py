@@ -6,11 +6,13 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+from ster import PairSet, Runtime, load, write_toy_checkpoint
 from ster.decoder.devices import DEVICES, MLX_CPU, check_device
 from ster.errors import DeviceError
 from tests.golden import golden
@@ -32,6 +34,26 @@ for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
 def published() -> dict[str, Any]:
     """Return what is published about the toy checkpoint."""
     return golden.published()
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the toy checkpoint, which no test may change."""
+    folder = tmp_path_factory.mktemp("models") / "toy"
+    write_toy_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cpu(toy: Path) -> Runtime:
+    """Return the toy checkpoint, open on the cpu."""
+    return load(toy)
+
+
+@pytest.fixture(scope="session")
+def calm(published: dict[str, Any]) -> PairSet:
+    """Return the pairs whose numbers are published."""
+    return PairSet.of(published["pairs"], trait_name="calm")
 
 
 @pytest.fixture(scope="session", autouse=True)

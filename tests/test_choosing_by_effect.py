@@ -17,7 +17,6 @@ from ster import (
     Runtime,
     SteeringVector,
     load,
-    write_toy_checkpoint,
 )
 from ster.documents.pair_sets.splits import split_indices
 from ster.documents.pair_sets.wordings import advise_wordings
@@ -51,16 +50,9 @@ SEED = 3
 
 
 @pytest.fixture(scope="module")
-def toy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "toy"
-    write_toy_checkpoint(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def selection(toy_model: Path) -> EffectSelection:
+def selection(toy: Path) -> EffectSelection:
     with pytest.warns(SterWarning):
-        return load(toy_model).optimize(PAIRS, layers="1,2", strength="0.3n", seed=SEED)
+        return load(toy).optimize(PAIRS, layers="1,2", strength="0.3n", seed=SEED)
 
 
 class ByHand:
@@ -121,8 +113,8 @@ def of(selection: EffectSelection, layer: int, method: str) -> EffectCandidate:
     return only
 
 
-def test_effect_and_damage_are_those_of_scoring_by_hand(toy_model, device, selection):
-    runtime = load(toy_model, device=device)
+def test_effect_and_damage_are_those_of_scoring_by_hand(toy, device, selection):
+    runtime = load(toy, device=device)
     if device == "cpu":
         found = selection
     else:
@@ -141,8 +133,8 @@ def test_effect_and_damage_are_those_of_scoring_by_hand(toy_model, device, selec
         assert candidate.damage == pytest.approx(damage, abs=near)
 
 
-def test_random_directions_steer_where_the_best_one_does(toy_model, selection):
-    hand = ByHand(load(toy_model), selection.best.layer)
+def test_random_directions_steer_where_the_best_one_does(toy, selection):
+    hand = ByHand(load(toy), selection.best.layer)
     drawn = random_directions(10, 64, SEED).astype("f8")
     expected = [
         np.concatenate([hand.odd(each, half) for half in hand.halves]).mean()
@@ -162,18 +154,16 @@ def test_the_best_is_surely_the_largest(selection):
     assert selection.vector.method == selection.best.method
 
 
-def test_the_vector_is_fitted_on_all_pairs(toy_model, selection):
+def test_the_vector_is_fitted_on_all_pairs(toy, selection):
     best = selection.best
-    whole = load(toy_model).train(PAIRS, method=best.method, layers=best.layer)
+    whole = load(toy).train(PAIRS, method=best.method, layers=best.layer)
     assert np.array_equal(whole.array, selection.vector.array)
     assert "by effect at 0.3n" in selection.vector.metadata["selection"]
 
 
-def test_a_seed_decides_the_halves(toy_model, selection):
+def test_a_seed_decides_the_halves(toy, selection):
     with pytest.warns(SterWarning):
-        other = load(toy_model).optimize(
-            PAIRS, layers="1,2", strength="0.3n", seed=SEED + 1
-        )
+        other = load(toy).optimize(PAIRS, layers="1,2", strength="0.3n", seed=SEED + 1)
     assert other.candidates[0].effect != selection.candidates[0].effect
     assert other.document["seed"] == SEED + 1
 
@@ -269,18 +259,16 @@ def test_what_damages_ranks_below_all_others():
     assert replace(fine, effect=None, damage=None).rank == -math.inf
 
 
-def test_a_weak_direction_is_not_written_but_what_was_found_is_kept(
-    toy_model, tmp_path
-):
+def test_a_weak_direction_is_not_written_but_what_was_found_is_kept(toy, tmp_path):
     path = tmp_path / "calm.json"
     path.write_text("mine")
     with pytest.raises(WeakDirectionError) as refused:
-        load(toy_model).optimize(PAIRS, layers="1,2", output=path)
+        load(toy).optimize(PAIRS, layers="1,2", output=path)
     assert path.read_text() == "mine"
     assert refused.value.selection.doubts[0] == refused.value.sentence
     assert any("write_anyway=True" in cause for cause in refused.value.causes)
     with pytest.warns(SterWarning, match=r"random|zero|wrong"):
-        load(toy_model).optimize(PAIRS, layers="1,2", output=path, write_anyway=True)
+        load(toy).optimize(PAIRS, layers="1,2", output=path, write_anyway=True)
     assert SteeringVector.load(path).trait_name == "calm"
 
 
@@ -300,13 +288,13 @@ def test_a_weak_direction_is_not_written_but_what_was_found_is_kept(
         ({"seed": 0.5}, "seed"),
     ],
 )
-def test_what_does_not_belong_is_refused(toy_model, arguments, sentence):
+def test_what_does_not_belong_is_refused(toy, arguments, sentence):
     with pytest.raises(UsageError, match=sentence):
-        load(toy_model).optimize(PAIRS, **arguments)
+        load(toy).optimize(PAIRS, **arguments)
 
 
-def test_pairs_that_cannot_be_halved_or_scored_are_refused(toy_model):
-    runtime = load(toy_model)
+def test_pairs_that_cannot_be_halved_or_scored_are_refused(toy):
+    runtime = load(toy)
     with pytest.raises(UsageError, match="1 pair cannot be halved"):
         runtime.optimize(PairSet.of([("calm sea", "rough sea")]))
     turns = [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ import pytest
 import ster
 from ster import PairSet
 from ster.errors import DirectionError, LayerError, UsageError
-from ster.runtime import Runtime
 from ster.vectors.learning_curves import measure_sizes
 from ster.vectors.selection import PairRows
 from tests import made
@@ -94,23 +91,6 @@ def test_a_curve_shows_itself():
     page = made.learning_curve()._repr_html_()
     for words in ("Learning curve of &#x27;calm&#x27; (caa)", "8 pairs", "enough"):
         assert words in page
-
-
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "toy"
-    ster.write_toy_checkpoint(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def cpu(toy: Path) -> Runtime:
-    return ster.load(toy)
-
-
-@pytest.fixture(scope="module")
-def calm(published: dict[str, Any]) -> PairSet:
-    return PairSet.of(published["pairs"], trait_name="calm")
 
 
 @pytest.mark.parametrize("method", ["caa", "pca", "logistic"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import ster
 from ster import PairSet
 from ster.errors import DirectionError, DocumentError, LayerError, UsageError
 from ster.reporting import SterWarning
-from ster.runtime import Runtime
 from ster.vectors.components import principal_components
 from ster.vectors.projection import Projection, project_pairs
 from ster.vectors.selection import PairRows
@@ -159,23 +157,6 @@ def test_a_projection_shows_itself():
     page = found._repr_html_()
     assert "component 1 (94%)" in page
     assert "negative sides, distance to the positive mean" in page
-
-
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "toy"
-    ster.write_toy_checkpoint(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def cpu(toy: Path) -> Runtime:
-    return ster.load(toy)
-
-
-@pytest.fixture(scope="module")
-def calm(published: dict[str, Any]) -> PairSet:
-    return PairSet.of(published["pairs"], trait_name="calm")
 
 
 @pytest.mark.parametrize("strength", [2, "0.5n"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ster import PairSet, SteeringVector, StrengthTrial, load, write_toy_checkpoint
+from ster import PairSet, SteeringVector, StrengthTrial, load
 from ster.errors import DirectionError, DocumentError, LayerError, UsageError
 from ster.reporting import SterWarning
 from ster.runtime import Runtime
@@ -37,26 +37,9 @@ class Listener:
         pass
 
 
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "toy"
-    write_toy_checkpoint(folder)
-    return folder
-
-
 @pytest.fixture
 def runtime(toy: Path, device: str) -> Runtime:
     return load(toy, device=device)
-
-
-@pytest.fixture(scope="module")
-def cpu(toy: Path) -> Runtime:
-    return load(toy)
-
-
-@pytest.fixture(scope="module")
-def calm(published: dict[str, Any]) -> PairSet:
-    return PairSet.of(published["pairs"], trait_name="calm")
 
 
 PAIRS = PairSet.of(
