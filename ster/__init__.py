@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ster.runs.sampling import Answering, Sampling
     from ster.runtime import Runtime
     from ster.toy import write_toy_checkpoint
+    from ster.vectors.effect_selection import WeakDirectionError
     from ster.vectors.interventions import Intervention
     from ster.vectors.measured import StrengthTrial
     from ster.vectors.steering import SteeringVector
@@ -43,6 +44,7 @@ __all__ = [
     "SterError",
     "SterWarning",
     "StrengthTrial",
+    "WeakDirectionError",
     "__version__",
     "ablate",
     "load",
@@ -65,6 +67,7 @@ _HOMES = {
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
     "StrengthTrial": "ster.vectors.measured",
+    "WeakDirectionError": "ster.vectors.effect_selection",
     "ablate": "ster.workflows.ablating",
     "load": "ster.loading",
     "plots": "ster",
