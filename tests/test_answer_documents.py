@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import ster
 from ster.documents.answers import Answer, AnswerWriter
 from ster.errors import OutputError
 
@@ -57,6 +60,44 @@ def test_answers_make_a_compact_document_in_order(tmp_path: Path):
     assert path.read_text(encoding="utf-8") == text
     assert list(path.parent.iterdir()) == [path]
     assert writer.kept is None
+
+
+def test_an_answer_says_how_its_vectors_were_applied(toy):
+    runtime = ster.load(toy)
+    one, other = (
+        ster.SteeringVector.of(np.ones(64, "f4"), layers=layer, model=runtime.model)
+        for layer in (1, 2)
+    )
+    steer: list[Any] = [
+        one,
+        ster.Intervention(other, "2n", how="add-below", below=-3, layers=[2]),
+        ster.Intervention(one, where="-2..", how="add-below", below="1n"),
+    ]
+    (found,) = runtime.answers(["the sea"], steer=steer, max_new_tokens=1)
+    plain = {"where": "all", "keep_norm": False, "layers": None}
+    assert found.document["interventions"] == [
+        plain | {"how": "add", "below": None},
+        plain | {"how": "add-below", "below": -3.0, "layers": [2]},
+        plain | {"how": "add-below", "below": "1n", "where": "-2.."},
+    ]
+    assert len({found, found}) == 1
+    # What a document says makes the intervention again.
+    again = [
+        ster.Intervention(vector, strength, **words)  # type: ignore[arg-type]
+        for vector, strength, words in zip(
+            (one, other, one), (1.0, "2n", 1.0), found.interventions, strict=True
+        )
+    ]
+    assert [*map(repr, again)] == [*map(repr, [ster.Intervention(one), *steer[1:]])]
+    plainly: list[Any] = [
+        (),
+        one,
+        (one, 0.5),
+        [one, ster.Intervention(other, where="0..")],
+    ]
+    for simple in plainly:
+        (found,) = runtime.answers(["the sea"], steer=simple, max_new_tokens=1)
+        assert "interventions" not in found.document
 
 
 def test_no_answers_make_a_document_too(tmp_path: Path):

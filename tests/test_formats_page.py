@@ -12,6 +12,8 @@ import numpy as np
 from safetensors import safe_open
 
 from ster.documents.activations.value import Activations
+from ster.documents.answers import Answer, AnswerWriter
+from ster.vectors.applying import Applying
 from ster.vectors.steering import SteeringVector
 from tests.activation_documents import whole_activations
 
@@ -41,6 +43,27 @@ def test_the_tables_name_every_array_and_key_of_activations(tmp_path: Path):
     Activations(array=array, hidden_size=2, **parts).save(tmp_path / "a.json")
     keys = set(json.loads((tmp_path / "a.json").read_bytes()))
     assert keys == named_in("Activations", "`.json`")
+
+
+def test_the_tables_name_every_key_of_answers(tmp_path: Path):
+    applying = Applying.of(how="add-below", below=1, where="last", layers=[1])
+    answer = Answer(
+        prompt="p",
+        strength=None,
+        strength_word="1n",
+        text="t",
+        token_ids=(1,),
+        ended="stop",
+        interventions=(applying.document,),
+    )
+    path = tmp_path / "a.json"
+    with AnswerWriter(path, model="m", model_revision=None) as writer:
+        writer.write(answer)
+    document = json.loads(path.read_bytes())
+    assert set(document) == named_in("Answers", "The document")
+    (written,) = document["answers"]
+    assert set(written) == named_in("Answers", "An answer")
+    assert set(written["interventions"][0]) == named_in("Answers", "An intervention")
 
 
 def test_the_tables_name_every_array_and_key_of_vectors(tmp_path: Path):

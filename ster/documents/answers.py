@@ -8,7 +8,8 @@ earlier, the finished answers are kept beside it under a name with ``.partial``.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +32,8 @@ class Answer:
             ``max_new_tokens``; ``"context"``, where the trained length is full.
         strength_word: A strength in residual norms as it is spelled, such as
             ``"0.05n"``; None for any other.
+        interventions: How each vector was applied, in their order, under the names that
+            ``Intervention`` takes; none where all were added to all tokens.
 
     Example:
         >>> from ster import load, write_toy_checkpoint
@@ -46,15 +49,18 @@ class Answer:
     token_ids: tuple[int, ...]
     ended: str
     strength_word: str | None = None
+    interventions: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
 
     @property
     def document(self) -> dict[str, object]:
-        """What the document says of it; the word where there is one."""
+        """What the document says of it; what is not always there where there is one."""
         word = {"strength_word": self.strength_word} if self.strength_word else {}
+        applied = {"interventions": [*map(dict, self.interventions)]}
         return {
             "prompt": self.prompt,
             "strength": self.strength,
             **word,
+            **(applied if self.interventions else {}),
             "text": self.text,
             "tokens": len(self.token_ids),
             "ended": self.ended,

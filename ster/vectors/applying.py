@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ster.errors import UsageError, check_word
-from ster.layers import Layers
+from ster.layers import Layers, abridge
 from ster.stream.where import EVERYWHERE, Where, parse_where
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
@@ -93,6 +93,43 @@ class Applying:
         """Whether the opposite strength does what the opposite vector does."""
         return self.how in ("add", "replace")
 
+    @property
+    def document(self) -> dict[str, object]:
+        """What documents say of it, under the names that ``Intervention`` takes."""
+        layers, below = self.layers, self.below
+        return {
+            "how": self.how,
+            "where": self.where.words,
+            "below": None if below is None else below.word or below.value,
+            "keep_norm": self.keep_norm,
+            "layers": [*_listed(layers)] if isinstance(layers, tuple) else layers,
+        }
+
+    @property
+    def entry(self) -> dict[str, object]:
+        """The key of a report that has it: none where the vector is simply added."""
+        return {} if self == ADDING else {"intervention": self.document}
+
+    @property
+    def remark(self) -> str | None:
+        """What a card or table says of it: nothing where the vector is simply added."""
+        return None if self == ADDING else str(self)
+
+    def __str__(self) -> str:
+        """Say it in a few words, for a line of a table."""
+        parts = [self.how]
+        if self.below is not None:
+            parts.append(f"below {self.below}")
+        if self.where != EVERYWHERE:
+            parts.append(f"where {self.where.words}")
+        if self.keep_norm:
+            parts.append("norm kept")
+        if self.layers is not None:
+            words = self.layers
+            listed = words if isinstance(words, str) else abridge(_listed(words))
+            parts.append(f"at layers {listed}")
+        return ", ".join(parts)
+
     def does_nothing_at(self, strength: Strength) -> bool:
         """Tell whether a strength is 0 in a way in which 0 is nothing."""
         return not strength.value and self.how in ("add", "remove", "add-below")
@@ -158,6 +195,11 @@ def formula(how: str, amount: float, share: float) -> list[dict[str, float]]:
     if how == "at-most":
         return [towards | {"high": 0.0}]
     return [{"offset": amount}]
+
+
+def _listed(layers: Iterable[int]) -> tuple[int, ...]:
+    """Sort layers as ``select_layers`` does; one may be numpy's."""
+    return tuple(sorted({*map(int, layers)}))
 
 
 def _take_where(where: object) -> Where:

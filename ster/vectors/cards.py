@@ -76,8 +76,9 @@ def evaluation_card(evaluation: Evaluation) -> Card:
     """Show how each layer orders pairs beside what random directions reach."""
     vector, best = evaluation.vector, _best(evaluation.layers)
     tables = [_ranking(evaluation.layers, best, "layer", "layer")]
-    if evaluation.strength is not None:
-        tables.append(_strengths(evaluation.strength))
+    strength = evaluation.strength
+    if strength is not None:
+        tables.append(_strengths(strength))
     return Card(
         title=f"Evaluation of {vector.trait_name!r} on "
         f"{counted(evaluation.num_pairs, 'pair')}",
@@ -87,6 +88,7 @@ def evaluation_card(evaluation: Evaluation) -> Card:
             ("chat template", evaluation.chat_template),
             ("best", _short(best)),
             ("orders as many", _join(evaluation.confounds)),
+            ("applied", strength.applying.remark if strength else None),
         ],
         tables=tables,
     )
@@ -140,6 +142,7 @@ def strength_card(choice: StrengthChoice) -> Card:
         title=f"Strengths of {choice.method}, layers {abridge(choice.layers)}",
         facts=[
             ("pairs", f"{choice.num_scored} of {choice.num_pairs} scored"),
+            ("applied", choice.applying.remark),
             ("n, the mean residual norm", float(choice.residual_norm)),
             *[("warning", doubt) for doubt in choice.doubts],
         ],

@@ -227,7 +227,8 @@ class StrengthChoice:
 
     Args:
         candidates: In the order in which they were given.
-        layers: The layers that were steered.
+        layers: The vector's own layers, which are those that were steered unless
+            ``applying`` names others.
         method: How their directions were fitted.
         num_pairs: All pairs.
         num_scored: Pairs that were short enough.
@@ -238,6 +239,7 @@ class StrengthChoice:
             pairs if it carries none.
         lengths: Which sides are longer.
         max_damage: The bound of damage that was chosen within.
+        applying: How the vector was applied, and to which tokens.
     """
 
     candidates: tuple[MeasuredStrength, ...]
@@ -249,6 +251,7 @@ class StrengthChoice:
     residual_norms: tuple[float, ...]
     lengths: SideLengths
     max_damage: float = MAX_DAMAGE
+    applying: Applying = ADDING
 
     @property
     def residual_norm(self) -> float:
@@ -298,6 +301,7 @@ class StrengthChoice:
         word = best.strength_word if best else None
         return {
             "candidates": [each.document for each in self.candidates],
+            **self.applying.entry,
             "layers": list(self.layers),
             "max_damage": self.max_damage,
             "method": self.method,

@@ -9,6 +9,7 @@ from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.runs.sampling import Answering
 from ster.runs.session import Session
 from ster.runs.writing import Writing, plan_writing
+from ster.vectors.applying import ADDING
 from ster.vectors.strengths import Strengths
 from ster.workflows.steering import Steer, Steered, norms_of, take_steering
 
@@ -39,6 +40,7 @@ def answer_prompts(
     steered = take_steering(steer, session, strengths)
     writing = plan_steered(session, asked, answering, steered)
     numbers, words = _name(steered)
+    interventions = _apply(steered)
     return (
         Answer(
             prompt=asked.prompts[each.prompt],
@@ -47,6 +49,7 @@ def answer_prompts(
             text=each.text,
             token_ids=each.token_ids,
             ended=each.ended,
+            interventions=interventions,
         )
         for each in writing.answers()
     )
@@ -58,6 +61,13 @@ def _name(steered: Steered) -> tuple[list[float | None], list[str | None]]:
         return [None], [None]
     numbers = [None if each.of_norm else each.value for each in steered.times]
     return numbers, [each.word for each in steered.times]
+
+
+def _apply(steered: Steered) -> tuple[dict[str, object], ...]:
+    """Say how each vector is applied, unless all are added to all tokens."""
+    if all(applying == ADDING for applying in steered.applied):
+        return ()
+    return tuple(applying.document for applying in steered.applied)
 
 
 def stream_answer(

@@ -149,6 +149,7 @@ def measure_strengths(
         residual_norms=residual_norms,
         lengths=SideLengths.of(lengths),
         max_damage=trial.max_damage,
+        applying=trial.applying,
     )
     for doubt in choice.doubts:
         session.reporter.warn(doubt)

@@ -51,6 +51,8 @@ def draw_strengths(found: StrengthChoice) -> Iterator[RenderableType]:
     long = f", {skipped} too long" if skipped else ""
     chosen = "* chosen" if marked else "none chosen"
     yield f"{chosen}; {counted(found.num_scored, 'pair')} scored{long}"
+    if found.applying.remark:
+        yield f"applied: {found.applying.remark}"
     yield "effect: half of the mean shift less that at the opposite strength, in nats"
     yield f"damage: nats per token of neutral answers, at most {found.max_damage:g}"
     controls = next((each.controls for each in rows if each.controls), None)
