@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ster
-from ster import PairSet
+from ster import Intervention, PairSet
 from ster.errors import DirectionError, DocumentError, LayerError, UsageError
 from ster.reporting import SterWarning
 from ster.vectors.components import principal_components
 from ster.vectors.projection import Projection, project_pairs
 from ster.vectors.selection import PairRows
-from ster.vectors.strengths import Strength
 from tests import made
 
 
@@ -26,14 +26,20 @@ def rows(*pairs: tuple[list[float], list[float]]) -> PairRows:
 
 
 def project(unsteered: PairRows, steered: PairRows, **how: Any) -> Projection:
-    words: dict[str, Any] = {
+    steer: dict[str, Any] = {
         "vector": made.vector((1,), array=np.array([[0, 2, 0]], "f4")),
-        "strength": Strength(value=2.0),
-        "layer": 1,
-        "components": 2,
-        "chat_template": "absent",
+        "strength": 2.0,
+        **how,
     }
-    return project_pairs(unsteered=unsteered, steered=steered, **(words | how))
+    components = steer.pop("components", 2)
+    return project_pairs(
+        Intervention(**steer),
+        1,
+        components,
+        unsteered=unsteered,
+        steered=steered,
+        chat_template="absent",
+    )
 
 
 # Around (5, 1, 0) along the first axis, and a quarter as far along the second.
@@ -143,8 +149,7 @@ def test_the_document_has_the_keys_of_the_contract():
 
 
 def test_a_strength_in_norms_is_no_number_and_has_its_word():
-    in_norms = Strength(value=0.5, of_norm=True)
-    document = project(UNSTEERED, STEERED, strength=in_norms).document
+    document = project(UNSTEERED, STEERED, strength="0.5n").document
     assert (document["strength"], document["strength_word"]) == (None, "0.5n")
 
 
@@ -185,6 +190,68 @@ def test_the_toy_moves_as_its_steered_rows_say(toy, calm, device, strength):
         places = np.abs((each - mean) @ axes[:3].T)
         drawn = np.abs(found.coordinates[index].reshape(-1, 3))
         np.testing.assert_allclose(drawn, places, atol=2e-3)
+
+
+WAYS: list[dict[str, Any]] = [
+    {"how": "replace"},
+    {"how": "remove", "strength": 0.5, "layers": [1]},
+    {"how": "clamp", "strength": 0.25, "where": "-2.."},
+    {"how": "add-below", "below": "0.01n", "keep_norm": True},
+    {"strength": "0.5n", "where": "last"},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_vector_moves_pairs_however_it_is_applied(toy, calm, device, way):
+    runtime = ster.load(toy, device=device)
+    steer = Intervention(runtime.train(calm, layers=[1, 2]), **way)
+    found = runtime.project(calm, steer, layer=3, components=3)
+    before = runtime.activations(calm, 3).layer(3).astype("f8")
+    after = runtime.activations(calm, 3, steer=steer).layer(3).astype("f8")
+    added = runtime.activations(calm, 3, steer=(steer.vector, steer.strength))
+    assert np.abs(after - added.layer(3)).max() > 0.01
+    mean, target = before.mean(axis=0), before[0::2].mean(axis=0)
+    was, now = (np.linalg.norm(e[1::2] - target, axis=1) for e in (before, after))
+    assert found.unsteered_distance == pytest.approx(was.mean(), rel=1e-4)
+    assert found.steered_distance == pytest.approx(now.mean(), rel=1e-4)
+    assert found.moved_toward_positive == np.mean(now < was)
+    axes = np.linalg.svd(before - mean, full_matrices=False)[2][:3]
+    for index, each in enumerate((before, after)):
+        # Either direction of an axis will do.
+        drawn = np.abs(found.coordinates[index].reshape(-1, 3))
+        np.testing.assert_allclose(drawn, np.abs((each - mean) @ axes.T), atol=2e-3)
+
+
+def test_answers_are_moved_where_they_are_generated(cpu, calm):
+    asked = PairSet.of(replace(pair, prompt="describe the lake .") for pair in calm)
+    vector = cpu.train(asked, layers=[1])
+    steer = Intervention(vector, 2.0, where="generated")
+    found = cpu.project(asked, steer, layer=3, strength=2)
+    after = cpu.activations(asked, 3, steer=steer.at(2)).layer(3).astype("f8")
+    target = cpu.activations(asked, 3).layer(3)[0::2].mean(axis=0, dtype="f8")
+    distances = np.linalg.norm(after[1::2] - target, axis=1)
+    assert found.steered_distance == pytest.approx(distances.mean(), rel=1e-5)
+    assert found.document["strength"] == 4.0
+    unasked = Intervention(cpu.train(calm, layers=[1]), where="generated")
+    with pytest.raises(UsageError, match="generated means no token of text 1"):
+        cpu.project(calm, unasked, layer=3)
+
+
+def test_the_report_says_how_the_vector_was_applied():
+    way: dict[str, Any] = {"how": "add-below", "where": "-2..", "below": "0.1n"}
+    found = project(UNSTEERED, STEERED, **way, layers=[np.int64(1)])
+    assert found.document["intervention"] == {
+        "how": "add-below",
+        "where": "-2..",
+        "below": "0.1n",
+        "keep_norm": False,
+        "layers": [1],
+    }
+    assert "intervention" not in project(UNSTEERED, STEERED).document
+    said = "add-below, below 0.1n, where -2.., at layers 1"
+    assert f"strength 2 ({said})" in repr(found)
+    assert said in found._repr_html_()
+    json.dumps(found.document)
 
 
 def test_rows_are_those_of_the_tokens_that_the_vector_was_fitted_to(cpu, calm):

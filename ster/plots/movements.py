@@ -52,7 +52,6 @@ def movement(projection: Projection, *, ax: Axes | None = None) -> Axes:
         ax.plot(*after.T, label=f"{side}, steered", markersize=5, alpha=0.8, **marks)
     ax.set_xlabel(names[0])
     ax.set_ylabel(names[1])
-    strength = projection.strength.word or f"{projection.strength.value:g}"
     trait = plain(projection.vector.trait_name) or "the vector"
-    ax.legend(title=f"{trait} at {strength}")
+    ax.legend(title=f"{trait} at {projection.spelled}")
     return ax

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from ster.errors import DirectionError, UsageError, require_whole_number
 from ster.html import to_html
+from ster.text import decimal
+from ster.vectors.applying import ADDING, Applying
 from ster.vectors.components import principal_components
+from ster.vectors.interventions import Intervention
 from ster.vectors.report_cards import describe_projection, projection_card
 from ster.vectors.selection import PairRows
 from ster.vectors.steering import SteeringVector
@@ -26,10 +29,10 @@ class Projection:
     """Rows of pairs, unsteered and steered, in the plane where they differ most.
 
     Args:
-        vector: What was added.
+        vector: What was applied.
         strength: How much of it.
         layer: The block after which the rows were read, before the vector's own
-            direction of that layer is added.
+            direction of that layer is applied.
         chat_template: How the pairs were encoded.
         explained: The share of the unsteered rows' variance along each of their
             principal components.
@@ -42,6 +45,7 @@ class Projection:
         steered_distance: The same of the steered negative sides.
         moved_toward_positive: The share of negative sides that steering brought nearer
             to that mean.
+        applying: How the vector was applied, and to which tokens.
     """
 
     vector: SteeringVector
@@ -54,6 +58,7 @@ class Projection:
     unsteered_distance: float
     steered_distance: float
     moved_toward_positive: float
+    applying: Applying = ADDING
 
     def __repr__(self) -> str:
         """Show what moved how far, not the points."""
@@ -68,12 +73,19 @@ class Projection:
         return len(self.coordinates[0])
 
     @property
+    def spelled(self) -> str:
+        """The strength as it was given, and how it was applied if not just added."""
+        strength = self.strength.word or decimal(self.strength.value)
+        return f"{strength} ({self.applying})" if self.applying.remark else strength
+
+    @property
     def document(self) -> dict[str, object]:
         """The report. A strength in norms is no number: null, and its word beside."""
         word = self.strength.word
         return {
             "chat_template": self.chat_template,
             "explained": list(self.explained),
+            **self.applying.entry,
             "layer": self.layer,
             "model": self.vector.model,
             "negative_distance_to_positive": {
@@ -116,8 +128,7 @@ def check_components(components: int) -> int:
 
 
 def project_pairs(
-    vector: SteeringVector,
-    strength: Strength,
+    applied: Intervention,
     layer: int,
     components: int,
     *,
@@ -128,13 +139,12 @@ def project_pairs(
     """Measure where steering moved rows.
 
     Args:
-        vector: What was added.
-        strength: How much of it.
+        applied: What was applied, how much of it and how.
         layer: The layer that was read.
         components: How many principal components of the unsteered rows at most; there
             are fewer where the rows span fewer.
         unsteered: Rows of that layer alone, (num_pairs, 1, hidden_size) of each side.
-        steered: The same rows with the vector added to the stream.
+        steered: The same rows with the vector applied to the stream.
         chat_template: How the pairs were encoded.
 
     Raises:
@@ -154,13 +164,14 @@ def project_pairs(
         np.linalg.norm(each[:, 1] - target, axis=-1) for each in (before, after)
     )
     return Projection(
-        vector=vector,
-        strength=strength,
+        vector=applied.vector,
+        strength=applied.strength,
+        applying=applied.applying,
         layer=layer,
         chat_template=chat_template,
         explained=tuple(found.explained.tolist()),
         coordinates=np.stack([*map(found.coordinates, (before, after))]),
-        shift_along_direction=_shift(vector, layer, after - before),
+        shift_along_direction=_shift(applied.vector, layer, after - before),
         unsteered_distance=float(lengths.mean()),
         steered_distance=float(steered_lengths.mean()),
         moved_toward_positive=float(np.mean(steered_lengths < lengths)),

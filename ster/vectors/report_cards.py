@@ -58,7 +58,7 @@ def describe_projection(found: Projection) -> str:
     """Write a projection on one line."""
     parts = [
         repr(found.vector.trait_name),
-        f"strength {_strength(found)}",
+        f"strength {found.spelled}",
         f"read at layer {found.layer}",
         counted(found.num_pairs, "pair"),
     ]
@@ -78,11 +78,13 @@ def projection_card(found: Projection) -> Card:
         for index, side in enumerate(("positive", "negative"))
         for steered in ("no", "yes")
     ]
+    strength = found.strength.word or decimal(found.strength.value)
     return Card(
         title=f"Projection of {found.vector.trait_name!r} at strength "
-        f"{_strength(found)}, read at layer {found.layer}",
+        f"{strength}, read at layer {found.layer}",
         facts=[
             ("model", found.vector.model),
+            ("applied", found.applying.remark),
             ("pairs", found.num_pairs),
             ("chat template", found.chat_template),
             ("mean shift along the direction", found.shift_along_direction),
@@ -135,7 +137,3 @@ def curve_card(found: LearningCurve) -> Card:
             )
         ],
     )
-
-
-def _strength(found: Projection) -> str:
-    return found.strength.word or decimal(found.strength.value)

@@ -14,6 +14,7 @@ from ster.errors import UsageError, check_word
 from ster.runs.gathering import Gathering
 from ster.runs.reading import LAST_ROWS, Reading, ReadingChoice, plan_reading
 from ster.runs.session import Session
+from ster.stream.changes import Deltas
 from ster.token_choice import Tokens, choose_one_row
 from ster.vectors.selection import PairRows
 from ster.vectors.steering import SteeringVector
@@ -122,6 +123,7 @@ def plan_pairs(
     *,
     repeats: bool,
     choice: ReadingChoice = LAST_ROWS,
+    deltas: Deltas | None = None,
 ) -> Reading:
     """Encode both sides of all pairs and plan their reading; see ``plan_reading``.
 
@@ -136,6 +138,7 @@ def plan_pairs(
         repeats=repeats,
         # Described, for trivial features are looked for in the sides' own tokens.
         choice=replace(choice, asked=asked, describe=True),
+        deltas=deltas,
         label="reading pair",
         prompts_per_item=2,
     )

@@ -12,22 +12,23 @@ from ster.layers import check_layers
 from ster.runs.reading import ReadingChoice
 from ster.runs.session import Session
 from ster.token_choice import Tokens
+from ster.vectors.interventions import Intervention
 from ster.vectors.projection import Projection, check_components, project_pairs
 from ster.vectors.steering import SteeringVector
-from ster.vectors.strengths import StrengthLike, take_strength
+from ster.vectors.strengths import StrengthLike
 from ster.workflows.pairs import (
     choose_as_trained,
     plan_pairs,
     read_pairs,
     warn_of_prompts,
 )
-from ster.workflows.steering import take_steering
+from ster.workflows.steering import Steered, take_steering
 
 
 def project_vector(
     session: Session,
     pairs: PairSet,
-    vector: SteeringVector,
+    vector: SteeringVector | Intervention,
     *,
     layer: int,
     strength: StrengthLike = 1.0,
@@ -41,9 +42,11 @@ def project_vector(
         session: What reads the pairs.
         pairs: The pairs.
         vector: What is added to the stream, at all of its layers below the one that is
-            read; of this session's model.
+            read; of this session's model. Or an intervention, which says how it is
+            applied.
         layer: The block after which rows are read.
-        strength: How much of the vector is added.
+        strength: How much of the vector, or how many times an intervention's own
+            strength.
         components: How many principal components at most.
         tokens: What is read of each side; as for the vector unless given.
         role: Whose turn a side without a prompt is; as for the vector unless given.
@@ -53,30 +56,46 @@ def project_vector(
             rows are all alike.
     """
     require_type(pairs, PairSet, "pairs")
-    require_type(vector, SteeringVector, "vector")
+    if not isinstance(vector, Intervention):
+        vector = Intervention(vector)
     check_components(components)
     layers = check_layers([layer], session.spec.num_hidden_layers)
-    amount = take_strength(strength)
-    steering = take_steering((vector, amount), session)
-    choice = choose_as_trained(session, vector, tokens, role)
-    warn_of_prompts(session, vector, pairs)
+    applied = vector.at(strength)
+    steering = take_steering(applied, session)
+    choice = choose_as_trained(session, applied.vector, tokens, role)
+    warn_of_prompts(session, applied.vector, pairs)
     reading = plan_pairs(session, pairs, layers, repeats=True, choice=choice)
-    if amount.value and vector.layers[0] >= layer:
-        session.reporter.warn(
-            f"rows of layer {layer} are read before anything is added there, and the "
-            f"vector begins at layer {vector.layers[0]}: nothing moves"
-        )
+    _warn_of_layers(session, steering, layer)
     (deltas,) = steering.deltas(partial(_measure_norms, session, pairs, choice))
-    unsteered = read_pairs(reading)
+    if steering.needs_prompt:  # so sides share fewer tokens, or are refused
+        reading = plan_pairs(
+            session, pairs, layers, repeats=True, choice=choice, deltas=deltas
+        )
+    unsteered = read_pairs(replace(reading, deltas={}))
     steered = read_pairs(replace(reading, deltas=deltas, label="reading steered pair"))
     return project_pairs(
-        vector,
-        amount,
+        applied,
         layers[0],
         components,
         unsteered=unsteered,
         steered=steered,
         chat_template=session.encoder.chat_template,
+    )
+
+
+def _warn_of_layers(session: Session, steering: Steered, layer: int) -> None:
+    """Warn where rows are read before anything is done to them."""
+    ((vector,), (applying,), ((strength,),)) = (
+        steering.vectors,
+        steering.applied,
+        steering.strengths,
+    )
+    first = vector.layers[0]
+    if first < layer or applying.does_nothing_at(strength):
+        return
+    session.reporter.warn(
+        f"rows of layer {layer} are read before anything is added there, and the "
+        f"vector begins at layer {first}: nothing moves"
     )
 
 

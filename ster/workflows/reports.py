@@ -11,6 +11,7 @@ from ster.documents.reference_states import Reference, read_reference
 from ster.layers import Layers, select_layers
 from ster.runs.session import Session
 from ster.token_choice import Tokens
+from ster.vectors.interventions import Intervention
 from ster.vectors.learning_curves import LearningCurve
 from ster.vectors.projection import Projection
 from ster.vectors.steering import SteeringVector
@@ -32,7 +33,7 @@ class Reports:
     def project(
         self,
         pairs: PairSet,
-        vector: SteeringVector,
+        vector: SteeringVector | Intervention,
         *,
         layer: int,
         strength: StrengthLike = 1.0,
@@ -47,11 +48,12 @@ class Reports:
 
         Args:
             pairs: The contrastive pairs.
-            vector: What is added to the residual stream. A layer is read before the
-                vector's own direction of that layer is added: choose one above its
-                first.
+            vector: What is added to the residual stream, or an ``Intervention``, which
+                says how it is applied, and where. A layer is read before the vector's
+                own direction of that layer is applied: choose one above its first.
             layer: The block after which rows are read.
-            strength: How much of the vector is added: a number, or ``"0.05n"``.
+            strength: How much of the vector: a number, or ``"0.05n"``. The strength of
+                an intervention is multiplied by it.
             components: How many principal components at most.
             tokens: As for ``train``; unless given, what the vector was fitted to.
             role: As for ``train``; unless given, what the vector was fitted to.

@@ -75,10 +75,21 @@ def test_a_trial_measures_what_its_line_says(say):
         ster.SteeringVector.load("v.json"), how="replace", where="generated"
     )
     trial = ster.StrengthTrial.of([-3, 3])
-    expected = ster.load("toy").evaluate(pairs, steer, trial).document
-    plain = ster.load("toy").evaluate(pairs, steer.vector, trial).document
-    assert (code, json.loads(out)["strength"]) == (0, expected["strength"])
-    assert expected["strength"] != plain["strength"]
+    runtime = ster.load("toy")
+    expected = runtime.evaluate(pairs, steer, trial).strength
+    plain = runtime.evaluate(pairs, steer.vector, trial).strength
+    assert expected is not None
+    assert plain is not None
+    assert (code, json.loads(out)["strength"]) == (0, expected.document)
+    assert expected.candidates != plain.candidates
+    assert expected.document["intervention"] == {
+        "how": "replace",
+        "where": "generated",
+        "below": None,
+        "keep_norm": False,
+        "layers": None,
+    }
+    assert "intervention" not in plain.document
 
 
 @pytest.mark.parametrize(
@@ -104,6 +115,48 @@ def test_flags_that_contradict_each_other_are_refused(say, line, sentence):
     code, out, err = say(*GENERATE, *line)
     assert (code, out) == (2, "")
     assert sentence in err
+
+
+def test_documents_say_how_vectors_were_applied(say, user: User):
+    user.write("prompts.txt", "the sea\ncalm\n")
+    files = ("--prompts=prompts.txt", "--output=o.json", "--max-new-tokens=2")
+    answers = ("generate", "--model=toy", *files, *STEERED, "--strengths=1,2")
+    given = {"where": "all", "below": None, "keep_norm": False, "layers": None}
+    for line, words_of in WAYS.items():
+        code, _, err = say(*answers, *line)
+        assert code == 0, err
+        found = user.document()["answers"]
+        assert [each["interventions"] for each in found] == [
+            [{"how": "add"} | given | words_of]
+        ] * 4
+    say(*answers)
+    assert list(user.document()["answers"][0]) == [
+        *("prompt", "strength", "text", "tokens", "ended")
+    ]
+
+
+@pytest.mark.parametrize("line", WAYS)
+def test_a_projection_moves_what_its_line_says(say, user: User, line):
+    user.write("pairs.json", json.dumps({"pairs": PAIRS * 2}))
+    project = (*words("project", "--layer=3", "--components=1", output=None), *line)
+    code, out, err = say(*project, "--vector=v.json", "--strength=2.5")
+    assert code == 0, err
+    pairs = ster.PairSet.load("pairs.json")
+    steer = Intervention(ster.SteeringVector.load("v.json"), 2.5, **WAYS[line])
+    found = ster.load("toy").project(pairs, steer, layer=3, components=1)
+    assert json.loads(out) == found.document
+    assert found.document["intervention"] == steer.applying.document
+    plain = say(*project[: -len(line)], "--vector=v.json", "--strength=2.5")[1]
+    assert json.loads(plain)["points"] != found.document["points"]
+
+
+def test_a_projection_refuses_a_strength_that_is_none(say):
+    for path in (Path("v.json"), Path("toy/config.json")):
+        path.unlink()
+    line = words("project", "--layer=3", "--components=1", output=None)
+    code, out, err = say(*line, "--vector=v.json", "--strength=-1", "--how=clamp")
+    assert (code, out) == (2, "")
+    assert "c cannot be -1" in err
 
 
 def test_flags_of_a_trial_need_one(say):

@@ -19,9 +19,11 @@ from ster.cli.tables.answers import draw_answers
 from ster.cli.tables.drawing import draw
 from ster.cli.tables.evaluations import draw_evaluation, draw_strengths
 from ster.cli.tables.families import draw_families
+from ster.cli.tables.projections import draw_projection
 from ster.cli.tables.selections import draw_selection, say_doubts
 from ster.cli.tables.vectors import draw_vector
 from ster.documents.answers import Answer
+from ster.vectors.applying import Applying
 from ster.vectors.confounds import Confound
 from ster.vectors.selection import (
     Baseline,
@@ -218,6 +220,25 @@ def test_a_table_without_a_chosen_strength_says_so():
     text = drawn(draw_strengths(made.strength_choice(chosen=False)))
     assert "none chosen; 8 pairs scored" in text
     assert "*" not in text
+
+
+def test_tables_and_cards_say_how_a_vector_was_applied():
+    applying = Applying.of(how="at-least", where="generated", keep_norm=True)
+    said = "at-least, where generated, norm kept"
+    measured = made.evaluation(measured=True)
+    assert measured.strength is not None
+    strength = replace(measured.strength, applying=applying)
+    evaluation = replace(measured, strength=strength)
+    projection = made.projection(applying=applying)
+    texts = [
+        drawn(draw_strengths(strength)),
+        drawn(draw_projection(projection)),
+        *(each._repr_html_() for each in (strength, evaluation, projection)),
+    ]
+    assert [said in " ".join(text.split()) for text in texts] == [True] * 5
+    for plain in (made.strength_choice(), made.evaluation(), measured):
+        assert "applied" not in plain._repr_html_()
+    assert "applied" not in drawn(draw_strengths(made.strength_choice()))
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, number
 from ster.cli.tables.vectors import title
-from ster.text import counted, decimal
+from ster.text import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,9 +34,8 @@ def draw_projection(found: Projection) -> Iterator[RenderableType]:
         name = f"component {index + 1} ({explained:.0%})"
         columns.append(Column(name=name, cells=cells, rank=index))
     yield Columns(columns=columns)
-    strength = found.strength.word or decimal(found.strength.value)
     pairs = counted(found.num_pairs, "pair")
-    yield f"{pairs}, read at layer {found.layer}, steered at strength {strength}"
+    yield f"{pairs}, read at layer {found.layer}, steered at strength {found.spelled}"
     if found.shift_along_direction is not None:
         shift = f"{found.shift_along_direction:+.4g}"
         yield f"along the direction of that layer all sides moved by {shift} on average"

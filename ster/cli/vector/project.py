@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ster.cli.answer import show
+from ster.cli.applying import ApplyingFlags, with_applying_flags
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
@@ -41,7 +42,7 @@ Vector = Annotated[
         "--vector",
         metavar="<FILE>",
         callback=take_whole("project", "--strength says how much of it"),
-        help="The steering artifact that is added to the residual stream.",
+        help="The steering artifact that is applied to the residual stream.",
     ),
 ]
 ReadLayer = Annotated[
@@ -50,7 +51,7 @@ ReadLayer = Annotated[
         "--layer",
         metavar="<LAYER>",
         help="The block after which rows are read, before the vector's own direction "
-        "of that layer is added; so one above the vector's first.",
+        "of that layer is applied; so one above the vector's first.",
     ),
 ]
 StrengthOption = Annotated[
@@ -59,7 +60,7 @@ StrengthOption = Annotated[
         "--strength",
         metavar="<S>",
         callback=_check_strength,
-        help="How much of the vector is added: a number, or 0.05n, so many times each "
+        help="How much of the vector: a number, or 0.05n, so many times each "
         "layer's own mean residual norm.",
     ),
 ]
@@ -76,12 +77,14 @@ ComponentsOption = Annotated[
 
 
 @with_model_flags
+@with_applying_flags
 def project(
     *,
     pairs_path: Pairs,
     vector_path: Vector,
     layer: ReadLayer,
     strength: StrengthOption,
+    applied: ApplyingFlags,
     components: ComponentsOption,
     flags: ModelFlags,
     label: Label = None,
@@ -97,18 +100,21 @@ def project(
     sides came nearer to the positive ones. Writes nothing.
     """
     # Late, so that `ster --help` does not wait for the array libraries.
+    from ster.vectors.interventions import Intervention
     from ster.vectors.steering import SteeringVector
 
     check_label(label, positive)
+    amount = parse_one_strength(strength)
+    applying = applied.take([amount])
     flags.check_device()
     pairs = read_pairs(pairs_path, label, positive)
     vector = SteeringVector.load(vector_path)
+    steer = Intervention.applied(vector, amount, applying)
     with flags.open(str(layer)) as runtime:
         found = runtime.project(
             pairs,
-            vector,
+            steer,
             layer=layer,
-            strength=parse_one_strength(strength),
             components=components,
             tokens=tokens,
             role=role,
