@@ -15,7 +15,7 @@ from ster.checkpoint.tokens.responses import EncodedResponses
 from ster.decoder.contract import Decoder
 from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
-from ster.errors import DirectionError, NumericsError
+from ster.errors import NumericsError
 from ster.runs.loop import run_blocks
 from ster.runs.places import check_places
 from ster.runs.plan import Plan
@@ -104,22 +104,14 @@ def plan_scoring(
     Args:
         session: The open checkpoint.
         responses: Whole responses.
-        batch_size: How many run as one stream, or fewer where memory bounds them; None
-            is as many as it allows.
+        batch_size: How many run as one stream, at least one, or fewer where memory
+            bounds them; None is as many as it allows.
         steerings: Under how many steerings they are scored, all in one stream.
         by_prompt: These tell tokens apart by where a response's prompt ends.
 
     Raises:
-        DirectionError: A batch would be empty.
         CapacityError: Not even one response fits.
     """
-    if batch_size is not None and batch_size < 1:
-        raise DirectionError(
-            "strength selection requires batch size of at least one",
-            field="batch_size",
-            found=batch_size,
-            expected=1,
-        )
     session.check_tokens(responses.token_ids)
     work: dict[str, Any] = {"max_prompts": batch_size, "steerings": steerings}
     if by_prompt:
