@@ -336,7 +336,7 @@ def test_other_artifacts_are_refused_by_what_they_are(
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        (b"", "zero-length"),
+        (b"", "it is empty"),
         (b"[]", "the document is no object"),
         (b"null", "the document is no object"),
         (json.dumps(VALID).encode()[:-1], "line 1 column"),

@@ -91,12 +91,21 @@ def test_standard_input_is_told_by_its_content(content):
     assert (pairs.pairs, pairs.trait_name) == (TWO, "")
 
 
+@pytest.mark.parametrize("content", [b"", b" \r\n", b"\xef\xbb\xbf"])
+def test_standard_input_that_is_empty_is_said_to_be(content):
+    with pytest.raises(DocumentError) as caught:
+        PairSet.load("-", stream=io.BytesIO(content))
+    sentence = "pair set standard input contains no pairs"
+    assert (caught.value.sentence, caught.value.causes) == (sentence, ("it is empty",))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence", "cause"),
     [
-        ("p.csv", "", "invalid pair set CSV in P",
-         f"line 1: no `positive` among nothing{NEEDS}"),
-        ("p.jsonl", "\n", "pair set P contains no pairs", None),
+        ("p.csv", "", "pair set P contains no pairs", "it is empty"),
+        ("p.tsv", "\ufeff \n", "pair set P contains no pairs", "it is empty"),
+        ("p.jsonl", "\n", "pair set P contains no pairs", "it is empty"),
+        ("p.json", "", "invalid pair set JSON in P", "it is empty"),
         ("p.json", "[]", "pair set P contains no pairs", None),
         ("p.csv", "positive,negative\n", "pair set P contains no pairs", None),
         ("p.csv", "positive,b\nx,y", "invalid pair set CSV in P",

@@ -56,7 +56,14 @@ def read_json(data: bytes) -> object:
     return document
 
 
+def is_blank(data: bytes) -> bool:
+    """Tell whether nothing stands in a text but white space."""
+    return not data.removeprefix(_BYTE_ORDER_MARK).strip()
+
+
 def _describe(error: orjson.JSONDecodeError, text: bytes) -> str:
+    if is_blank(text):
+        return "it is empty"
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as invalid:

@@ -67,7 +67,8 @@ def test_a_pipe_that_holds_nothing_is_refused_before_the_model(user: User):
     assert reading("--input", "-", "--output", "o.json") == (
         1,
         b"",
-        b"Error: prompt set contains no prompts\n",
+        b"Error: prompt set contains no prompts\n\n"
+        b"Caused by:\n    standard input is empty\n",
     )
 
 
@@ -78,6 +79,9 @@ def test_a_terminal_is_told_that_it_is_read(user: User):
     assert shown.splitlines() == [
         b"reading prompts from this terminal until Ctrl-D",
         b"Error: prompt set contains no prompts",
+        b"",
+        b"Caused by:",
+        b"    standard input is empty",
     ]
 
 

@@ -20,7 +20,7 @@ from ster.documents.prompt_sets.given_bytes import (
     read_given,
     read_json_lines,
 )
-from ster.documents.strict_json import JsonError, read_json
+from ster.documents.strict_json import JsonError, is_blank, read_json
 from ster.errors import DocumentError, name_path
 from ster.text import quoted
 
@@ -71,6 +71,9 @@ def read_pair_set(
         )
     label, data = read_given(path, stream, _UNREAD)
     is_input = given == STANDARD_INPUT
+    if is_blank(data) and (is_input or suffix in _FORMS):
+        sentence = f"pair set {label} contains no pairs"
+        raise DocumentError(sentence, "it is empty", path=label)
     form = _tell_form(data) if is_input else _FORMS.get(suffix, _JSON)
     try:
         parsed = form.parse(data)

@@ -19,7 +19,7 @@ from ster.documents.prompt_sets.given_bytes import (
     read_json_lines,
 )
 from ster.documents.prompt_sets.value import PromptSet
-from ster.documents.strict_json import JsonError, read_json
+from ster.documents.strict_json import JsonError, is_blank, read_json
 from ster.errors import DocumentError, PromptError, name_path
 
 # How an object or a list of JSON begins, and hardly ever a text.
@@ -60,13 +60,16 @@ def read_prompt_set(
         form = _tell_form(data)
     else:
         form = _FORMS.get(os.path.splitext(label)[1].lower(), _JSON)
+    is_empty = is_blank(data)
     try:
-        entries = form.parse(data)
+        entries = [] if is_empty and form is not _JSON else form.parse(data)
     except (JsonError, EntryError) as error:
         raise DocumentError(f"{form.invalid} {label}", error, path=label) from error
     try:
         return assemble(entries)
     except PromptError as error:
+        if is_empty:
+            error.causes = (f"{label} is empty",)
         raise _placed(error, entries, label) from error
 
 
