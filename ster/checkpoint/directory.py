@@ -76,10 +76,13 @@ class Directory:
     def _explain_folders(self) -> list[str | BaseException]:
         """Name the folders in this one that may have been meant."""
         with suppress(OSError):
-            for folder in sorted(os.listdir(self.path)):
+            names = sorted(os.listdir(self.path))
+            for folder in names:
                 place = os.path.join(self.path, folder)
                 if os.path.isfile(os.path.join(place, CONFIG)):
                     return [f"there is one in a folder of it: --model {place}"]
+            if not names:
+                return ["the folder is empty"]
         return []
 
 

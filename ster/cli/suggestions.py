@@ -39,6 +39,8 @@ def suggest(error: SterError) -> list[str]:
             return []
         return _offer(near_models(error.sentence.removeprefix(_UNREAD).strip('"')))
     path = error.path
+    if path == "-" and not os.path.lexists(path):
+        return ["- is standard input of prompts and pairs alone; here it is /dev/stdin"]
     # Nobody types the names of the files within a checkpoint.
     is_typed = not isinstance(error, CheckpointError) or error.sentence.startswith(
         _UNLISTED
@@ -49,10 +51,19 @@ def suggest(error: SterError) -> list[str]:
 
 
 def near_paths(path: str) -> list[str]:
-    """Return existing paths whose last name is near that of one that is not there."""
+    """Return existing paths that are near one that is not there.
+
+    Of several names in it any may be mistyped.
+    """
     folder, name = os.path.split(path.rstrip("/"))
-    names = _names(folder or ".")
-    return [os.path.join(folder, each) for each in _near(name, names)]
+    if not folder or os.path.isdir(folder):
+        return [os.path.join(folder, each) for each in _near(name, _names(folder))]
+    found: list[str] = []
+    for each in near_paths(folder):
+        names = _names(each)
+        near = [name] if name in names else _near(name, names)
+        found += [os.path.join(each, one) for one in near]
+    return found[:OFFERED]
 
 
 def near_models(model: str) -> list[str]:
@@ -69,7 +80,7 @@ def near_models(model: str) -> list[str]:
     near += [each for each in found if each.rpartition("/")[2] == last]
     places = [last, os.path.join("models", last), os.path.join("build", last)]
     near += [each for each in places if last and os.path.isdir(each)]
-    near += [each for each in near_paths(model) if is_checkpoint(each)]
+    near += [place for each in near_paths(model) for place in _checkpoints(each)]
     return [each for each in dict.fromkeys(near) if each != model][:OFFERED]
 
 
@@ -78,9 +89,19 @@ def is_checkpoint(path: str) -> bool:
     return os.path.isfile(os.path.join(path, "config.json"))
 
 
+def _checkpoints(path: str) -> list[str]:
+    """Return a directory if it looks like a model's, or else those in it that do."""
+    inner = [os.path.join(path, name) for name in _names(path)]
+    return [path] if is_checkpoint(path) else [*filter(is_checkpoint, inner)]
+
+
 def _near(name: str, names: list[str]) -> list[str]:
     folded = {each.casefold(): each for each in names}
     near = difflib.get_close_matches(name.casefold(), folded, OFFERED, 0.7)
+    # Letters change places, which makes short names look less alike than they are.
+    near += [
+        e for e in folded if e not in near and sorted(e) == sorted(name.casefold())
+    ]
     return [folded[each] for each in near if _stems_are_near(name.casefold(), each)]
 
 
@@ -93,7 +114,7 @@ def _stems_are_near(one: str, other: str) -> bool:
 def _names(folder: str) -> list[str]:
     """List a folder's names; none where it cannot be listed."""
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(folder or ".") as entries:
             found = [each.name for each in islice(entries, MOST_NAMES)]
     except (OSError, ValueError):
         return []

@@ -242,6 +242,12 @@ def test_an_output_beside_the_model_is_no_part_of_it(user: User):
             ["there is one in a folder of it: --model ./toy"],
         ),
         (
+            "empty",
+            "model config is missing: empty/config.json",
+            ["the folder is empty"],
+        ),
+        ("./tyo", "failed to list ./tyo", [NO_FILE, "did you mean ./toy?"]),
+        (
             "a model",
             'failed to read model repository "a model"',
             ["this is neither a directory nor a model id such as org/name"],
@@ -249,6 +255,7 @@ def test_an_output_beside_the_model_is_no_part_of_it(user: User):
     ],
 )
 def test_a_model_that_is_none_is_refused(user: User, model, sentence, causes):
+    (user.folder / "empty").mkdir()
     user.is_refused(sentence, *causes, model=model)
 
 

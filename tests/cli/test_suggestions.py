@@ -32,6 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("data/", []),
         ("zebra.json", []),
         ("nowhere/prompts.json", []),
+        ("dta/pairs.json", ["data/pairs.json"]),
+        ("./atad/pair.json", ["./data/pairs.json"]),
+        ("v.josn", ["v.json"]),
         ("a\0b", []),
         ("", []),
     ],
@@ -95,6 +98,35 @@ def test_models_in_the_cache_and_directories_are_found(
         assert suggest(unread) == ["did you mean toy?"]
     gated = HubError("failed to read model repository org/toy", "it is gated")
     assert suggest(gated) == suggest(HubError("failed to download x")) == []
+
+
+def test_a_model_in_a_folder_that_is_near_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder / "hub"))
+    for name in ("checkpoints/toy", "checkpoints/small"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "config.json").touch()
+    both = ["checkpoints/small", "checkpoints/toy"]
+    assert near_models("chekpoints") == both
+    assert near_models("chekpoints/toy") == ["checkpoints/toy"]
+    assert near_models("chekpoints/tyo") == ["checkpoints/toy"]
+    unlisted = CheckpointError("failed to list x", path="checkpoints/tyo")
+    assert suggest(unlisted) == ["did you mean checkpoints/toy?"]
+
+
+def test_a_dash_that_is_no_standard_input_is_explained(folder: Path, capsys):
+    for line in (
+        ["vector", "inspect", "-"],
+        ["vector", "compare", "-", "v", "--clusters=1"],
+    ):
+        assert run(line) == 1
+        assert "/dev/stdin" in capsys.readouterr().err.splitlines()[-1]
+    (folder / "-").touch()
+    assert run(["vector", "inspect", "-"]) == 1
+    assert "/dev/stdin" not in capsys.readouterr().err
 
 
 def test_files_within_a_checkpoint_are_not_what_a_person_typed(folder: Path):
