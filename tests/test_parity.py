@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.numpy import save_file
 import ster
 from ster.cli import run
 from ster.cli.tables.parity import draw_parity
+from ster.documents.reference_states import read_reference
 from ster.errors import DocumentError, LayerError, PromptError, SterError
 from tests.checkpoints import Checkpoint, random_ids, text, write_checkpoint
 from tests.conformance.running import force_waves
@@ -152,6 +154,52 @@ def test_binary_references_say_the_same(
     np.savez(path, **arrays) if suffix == "npz" else save_file(arrays, path)
     with pytest.raises(DocumentError, match="no array `lengths`"):
         runtime.parity(path)
+
+
+def _npz(path: Path, **changes: Any) -> bytes:
+    """Write a reference of one record; None leaves an array out."""
+    arrays: dict[str, Any] = {
+        "layers": np.array([0]),
+        "lengths": np.array([2]),
+        "tokens": np.array([5, 6]),
+        "hidden": np.ones((2, 1, 4)),
+        **changes,
+    }
+    np.savez(path, **arrays)
+    return path.read_bytes()
+
+
+def test_an_npz_of_another_order_of_numbers_is_read(tmp_path: Path):
+    path = tmp_path / "r.npz"
+    states = np.arange(1, 9, dtype=np.float32).reshape(2, 1, 4)
+    _npz(path, hidden=np.asfortranarray(states))
+    (record,) = read_reference(path).records
+    np.testing.assert_array_equal(record.hidden, states.swapaxes(0, 1))
+
+
+def test_a_damaged_npz_is_refused_in_a_sentence(tmp_path: Path):
+    path = tmp_path / "r.npz"
+    data = _npz(path)
+    number = data.index(np.float64(1).tobytes())
+    array = io.BytesIO()
+    np.save(array, np.ones(3))
+    for damaged in (
+        *(data[:size] for size in (0, 4, 90, len(data) // 2, len(data) - 1)),
+        data[:number] + b"\1" + data[number + 1 :],
+        data.replace(b"NUMPY", b"MUMPY"),
+        data.replace(b"'descr'", b"'decsr'"),
+        array.getvalue(),
+        b"PK\x03\x04",
+        b"\x80\x04pickle",
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(DocumentError) as caught:
+            read_reference(path)
+        assert caught.value.sentence == f"invalid reference {path}"
+        assert len(caught.value.causes) == 1
+    _npz(path, layers=np.array([{}], dtype=object))
+    with pytest.raises(DocumentError, match="Object arrays cannot be loaded"):
+        read_reference(path)
 
 
 def _change(**changes: Any) -> Callable[[Document], None]:

@@ -10,7 +10,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -132,10 +132,42 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[TensorFile]:
         OSError: It cannot be read.
         JsonError: It is no npz file that ster reads.
     """
+    with _open_archive(path) as archive:
+        yield _list_members(archive)
+
+
+def load_npz(path: str | os.PathLike[str], names: Iterable[str]) -> dict[str, Array]:
+    """Read arrays that any program has written as ``numpy.savez`` does.
+
+    Args:
+        path: The file.
+        names: The arrays that are read, where they are there.
+
+    Raises:
+        OSError: It cannot be read.
+        JsonError: It is no npz file that ster reads.
+    """
+    found: dict[str, Array] = {}
+    with _open_archive(path) as archive:
+        there = {info.filename: info for info in archive.infolist()}
+        for name in names:
+            info = there.get(f"{name}.npy")
+            if info is None:
+                continue
+            _check_member(info)
+            with archive.open(info) as member:
+                found[name] = np.lib.format.read_array(
+                    member, allow_pickle=False, max_header_size=_MAX_HEADER_BYTES
+                )
+    return found
+
+
+@contextmanager
+def _open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                yield _list_members(archive)
+                yield archive
         except JsonError:
             raise
         except (*_BROKEN, EOFError, OverflowError, ValueError) as error:
