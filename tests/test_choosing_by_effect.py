@@ -20,7 +20,7 @@ from ster import (
 )
 from ster.documents.pair_sets.splits import split_indices
 from ster.documents.pair_sets.wordings import advise_wordings
-from ster.errors import SterError, UsageError
+from ster.errors import DirectionError, SterError, UsageError
 from ster.reporting import SterWarning
 from ster.vectors.effect_selection import (
     EffectCandidate,
@@ -239,6 +239,7 @@ def chosen(effects: list[float], *, damage: float = 0.1, luck: float = 0.2):
     [
         (chosen([1.0, 1.2, 0.8, 1.1]), None),
         (chosen([-1.0, -1.2, -0.8]), "steers the wrong way"),
+        (chosen([0.0, 0.0, 0.0]), "steers neither way: +0.000"),
         (chosen([1.0, -0.8, 1.5, 0.1]), "not clearly above zero"),
         (chosen([1.0]), "not clearly above zero"),
         (chosen([1.0, 1.2, 0.8, 1.1], luck=1.1), "no better than a random direction"),
@@ -295,7 +296,7 @@ def test_what_does_not_belong_is_refused(toy, arguments, sentence):
 
 def test_pairs_that_cannot_be_halved_or_scored_are_refused(toy):
     runtime = load(toy)
-    with pytest.raises(UsageError, match="1 pair cannot be halved"):
+    with pytest.raises(DirectionError, match="1 pair cannot be halved"):
         runtime.optimize(PairSet.of([("calm sea", "rough sea")]))
     turns = [
         ContrastPair(positive=word, negative=word, positive_system="be calm")
@@ -304,6 +305,15 @@ def test_pairs_that_cannot_be_halved_or_scored_are_refused(toy):
     pairs = PairSet(trait_name="calm", pairs=tuple(turns))
     with pytest.raises(SterError, match="system"):
         runtime.optimize(pairs)
+
+
+@pytest.mark.parametrize("strength", ["1e25n", "3e38n"])
+def test_a_strength_that_drowns_the_stream_is_refused(toy, tmp_path, strength):
+    with pytest.raises(DirectionError, match="added after layer 1 is too long"):
+        load(toy).optimize(
+            PAIRS, layers=[1, 2], strength=strength, output=tmp_path / "v.json"
+        )
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_one_wording_is_advised_against():

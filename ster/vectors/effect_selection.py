@@ -184,7 +184,10 @@ class EffectSelection:
                 f"every candidate damages neutral answers by more than "
                 f"{decimal(MAX_DAMAGE)} nats per token at {self.strength}"
             )
-        if effect <= 0:
+        if not effect:
+            yield f"the best direction, {where}, steers neither way: {measured}"
+            return
+        if effect < 0:
             yield f"the best direction, {where}, steers the wrong way: {measured}"
             return
         if error is None or effect < ERRORS_ABOVE_ZERO * error:

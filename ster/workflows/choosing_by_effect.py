@@ -17,7 +17,7 @@ import numpy as np
 from ster.documents.pair_sets.splits import fold_indices, split_indices
 from ster.documents.pair_sets.wordings import advise_wordings
 from ster.documents.pairs import PairSet
-from ster.errors import UsageError, require_type
+from ster.errors import DirectionError, require_type
 from ster.runs.reading import LAST_ROWS, ReadingChoice
 from ster.runs.session import Session
 from ster.text import counted
@@ -124,12 +124,12 @@ class Parts:
         """Split pairs.
 
         Raises:
-            UsageError: They cannot be halved.
+            DirectionError: They cannot be halved.
         """
         groups = pairs.groups
         num_groups = len(set(groups))
         if num_groups < 2:
-            raise UsageError(
+            raise DirectionError(
                 f"{counted(len(pairs), 'pair')} cannot be halved, to fit on one half "
                 "and steer the other",
                 "pairs that share a prompt or a side stay together",

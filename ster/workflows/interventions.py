@@ -85,15 +85,23 @@ def check_lengths(deltas: Deltas) -> None:
     """
     for layer, delta in deltas.items():
         for change in changes_of(delta):
-            squared = _squared(change)
-            if not squared <= LARGEST_NUMBER:
-                raise DirectionError(
-                    f"the vector added after layer {layer} is too long",
-                    "its squared length leaves float32",
-                    layer=layer,
-                    found=squared,
-                    expected=LARGEST_NUMBER,
-                )
+            check_length(layer, _squared(change))
+
+
+def check_length(layer: int, squared: float) -> None:
+    """Refuse to add a vector of such a squared length.
+
+    Raises:
+        DirectionError: It is not finite in float32.
+    """
+    if not squared <= LARGEST_NUMBER:
+        raise DirectionError(
+            f"the vector added after layer {layer} is too long",
+            "its squared length leaves float32",
+            layer=layer,
+            found=squared,
+            expected=LARGEST_NUMBER,
+        )
 
 
 def _apply(

@@ -20,6 +20,7 @@ from ster.vectors.effects import Effect, odd_parts, random_directions
 from ster.vectors.methods import EFFECT_METHODS
 from ster.vectors.selection import PairRows
 from ster.vectors.strengths import Strength
+from ster.workflows.interventions import check_length
 from ster.workflows.steered_sides import SteeredSides
 
 F32 = NDArray[np.float32]
@@ -175,8 +176,9 @@ class Measuring:
             methods = [each for each in EFFECT_METHODS if (layer, each) in wanted]
             if not methods:
                 continue
-            norm = share.times(float(rows.at(at).mean_norms[0]))
-            found, lost = self._measure(layer, methods, rows.at(at), norm)
+            own = rows.at(at)
+            amount = _amount(layer, own, share)
+            found, lost = self._measure(layer, methods, own, amount)
             for index, method in enumerate(methods):
                 odd[layer, method] = found[index]
                 damage[layer, method] = float(lost[index])
@@ -190,9 +192,9 @@ class Measuring:
         seed: int,
     ) -> list[float]:
         """Measure random directions at the layer that the rows are of."""
-        norm = share.times(float(rows.mean_norms[0]))
         size = rows.positive.shape[-1]
-        drawn = random_directions(RANDOM_DIRECTIONS, size, seed) * np.float32(norm)
+        drawn = random_directions(RANDOM_DIRECTIONS, size, seed)
+        drawn *= _amount(layer, rows, share)
         effects: list[float] = []
         for at in range(0, len(drawn), len(EFFECT_METHODS)):
             few = drawn[at : at + len(EFFECT_METHODS)]
@@ -201,7 +203,7 @@ class Measuring:
         return effects
 
     def _measure(
-        self, layer: int, methods: Sequence[str], rows: PairRows, norm: float
+        self, layer: int, methods: Sequence[str], rows: PairRows, amount: np.float32
     ) -> tuple[F64, F64]:
         """Measure methods at a layer on both halves, each by the fit of the other.
 
@@ -216,11 +218,22 @@ class Measuring:
             fits = [
                 fit_directions(each, fit.positive, fit.negative) for each in methods
             ]
-            deltas = np.concatenate(fits) * np.float32(norm)
+            deltas = np.concatenate(fits) * amount
             found, lost = half.measure(layer, deltas)
             odd.append(found)
             damage += lost / len(self.halves)
         return np.concatenate(odd, axis=1), damage
+
+
+def _amount(layer: int, rows: PairRows, share: Strength) -> np.float32:
+    """Say how far a layer's candidates steer.
+
+    Raises:
+        DirectionError: Too far for float32.
+    """
+    amount = share.times(float(rows.mean_norms[0]))
+    check_length(layer, amount * amount)
+    return np.float32(amount)
 
 
 def _choose(

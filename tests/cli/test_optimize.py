@@ -51,6 +51,7 @@ def test_it_is_written_where_a_person_insists(folder, capsys):
         (["--by", "luck"], 2, 'unknown rule "luck"'),
         (["--strength", "2"], 2, "a share of each layer's norm, such as 0.1n, not 2"),
         (["--strength", "x"], 2, "invalid strength"),
+        (["--strength", "nann"], 2, "strength must be finite, not nan"),
         (["--by", "effect", "--holdout", "0.2"], 2, "holdout belongs to choosing by"),
         (["--holdout", "0.2", "--seed", "1"], 2, "seed belongs to choosing by effect"),
         (["--by", "accuracy", "--write-anyway"], 2, "write_anyway belongs to choosing"),

@@ -8,7 +8,7 @@ import typer
 
 from ster.cli.options import offer
 from ster.cli.pairs.options import PAIR_FORMATS
-from ster.cli.steering import take_whole
+from ster.cli.steering import parse_one_strength, take_whole
 from ster.errors import check_word
 from ster.vectors.methods import parse_method
 from ster.vectors.rules import RULES
@@ -30,7 +30,7 @@ def _check_rule(word: str | None) -> str | None:
 def _check_share(word: str | None) -> str | None:
     """Refuse what is no positive share of norms."""
     if word is not None:
-        take_share(word)
+        take_share(parse_one_strength(word))
     return word
 
 
