@@ -10,7 +10,7 @@ import pytest
 import ster
 from ster import PairSet
 from ster.errors import DirectionError, LayerError, UsageError
-from ster.vectors.learning_curves import measure_sizes
+from ster.vectors.learning_curves import check_sizes, measure_sizes
 from ster.vectors.selection import PairRows
 from tests import made
 from tests.light import Notes
@@ -153,6 +153,12 @@ def test_it_says_what_it_fits_and_how_little_one_pair_tells(toy, calm, holdout, 
     for sentence, beginning in zip(listener.notes[-len(said) :], said, strict=True):
         assert sentence.startswith(beginning)
     assert len([n for n in listener.notes if n.startswith("one held")]) == len(said) - 1
+
+
+def test_a_size_that_is_given_twice_is_measured_once(cpu, calm):
+    assert check_sizes([2, 1, 2]) == (2, 1)
+    found = cpu.curve(calm, sizes=[2, 1, 2], layers=0)
+    assert [each.size for each in found.points] == [2, 1]
 
 
 @pytest.mark.parametrize(

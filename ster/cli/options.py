@@ -52,7 +52,9 @@ def take_text(flag: str, word: str) -> str:
     try:
         return os.fsencode(word).decode("utf-8")
     except UnicodeError as error:
-        sentence = f"failed to tokenize prompt: the bytes of {flag} are not UTF-8"
+        sentence = f"the bytes of {flag} are not UTF-8"
+        if flag == "--prompt":
+            sentence = f"failed to tokenize prompt: {sentence}"
         raise PromptError(sentence, field=flag, found=word) from error
 
 

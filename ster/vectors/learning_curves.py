@@ -178,7 +178,7 @@ def check_sizes(sizes: object) -> tuple[int, ...]:
     if min(taken) < 1:
         sentence = f"a size must be at least 1 pair, not {min(taken)}"
         raise UsageError(sentence, field="sizes", found=min(taken))
-    return taken
+    return tuple(dict.fromkeys(taken))
 
 
 def check_sizes_fit(sizes: Sequence[int], num_fit: int, num_held: int) -> None:
@@ -189,7 +189,8 @@ def check_sizes_fit(sizes: Sequence[int], num_fit: int, num_held: int) -> None:
     """
     if max(sizes) > num_fit:
         raise DirectionError(
-            f"size {max(sizes)} is more than the {num_fit} pairs that may be fitted on",
+            f"size {max(sizes)} is more than the {counted(num_fit, 'pair')} that may "
+            "be fitted on",
             f"{num_held} of {num_fit + num_held} pairs are held out",
             field="sizes",
             found=max(sizes),

@@ -94,7 +94,7 @@ def _warn_of_layers(session: Session, steering: Steered, layer: int) -> None:
     if first < layer or applying.does_nothing_at(strength):
         return
     session.reporter.warn(
-        f"rows of layer {layer} are read before anything is added there, and the "
+        f"rows of layer {layer} are read before anything is done there, and the "
         f"vector begins at layer {first}: nothing moves"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,8 +26,8 @@ def folder(user: User) -> Path:
     return user.folder
 
 
-def line(*more: str, vector: str = "v.json") -> list[str]:
-    words = ["--model", "toy", "--vector", vector, "--output", "new"]
+def line(*more: str, vector: str = "v.json", output: str = "new") -> list[str]:
+    words = ["--model", "toy", "--vector", vector, "--output", output]
     return ["vector", "ablate", *words, *more]
 
 
@@ -54,6 +55,7 @@ def test_the_report_and_the_checkpoint_are_those_of_the_library(
         (line("--strength", "much"), 2, "invalid strength"),
         (line(vector="v.json:2"), 2, "without :2"),
         (line(vector="none.json"), 1, "failed to read steering artifact none.json"),
+        (line(output="-"), 1, "failed to write -"),
         (line("--device", "cpu"), 2, "No such option: --device"),
     ],
 )
@@ -66,7 +68,7 @@ def test_bad_words_are_refused_and_nothing_is_written(
 ):
     assert run(words) == code
     assert said in capsys.readouterr().err
-    assert not (folder / "new").exists()
+    assert not {"new", "-"} & {*os.listdir(folder)}
 
 
 def test_a_table_shows_the_first_tensors_and_says_so():

@@ -77,6 +77,12 @@ def test_a_terminal_gets_a_table(user: User):
          "3 positive instructions and 2 negative ones do not pair"),
         ([*MAKE, *GLAD, "--output", "o.txt"], 1, "failed to write o.txt"),
         ([*MAKE, *GLAD, "--output", "p.txt"], 1, "failed to write p.txt"),
+        ([*MAKE, *GLAD, "--trait", "x", "--output", "o.csv"], 2,
+         "--trait needs a .json output: .csv has no place for a name"),
+        ([*MAKE, *GLAD, "--trait", "a\udcff", "--output", "o.json"], 1,
+         "the bytes of --trait are not UTF-8"),
+        (["pairs", "inspect", "moods.csv", "--revision", "x"], 2,
+         "--revision needs --model"),
         (["pairs", "inspect", "none.csv"], 1, "failed to read pair set none.csv"),
         (["pairs", "inspect", "moods.csv"], 1, "invalid pair set CSV in moods.csv"),
         (["pairs", "inspect", "moods.csv", "--label", "mood"], 2,
@@ -94,7 +100,7 @@ def test_a_refusal_is_one_sentence(user: User, capsys, words, code, sentence):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == f"Error: {sentence}"
-    assert not (user.folder / "o.json").exists()
+    assert not [*user.folder.glob("o.*")]
 
 
 @pytest.mark.parametrize("command", ["train", "optimize", "evaluate"])

@@ -95,7 +95,7 @@ def test_project_says_when_nothing_can_move(say):
     assert code == 0
     assert json.loads(out)["shift_along_direction"] == 0
     assert (
-        "warning: rows of layer 1 are read before anything is added there, and the "
+        "warning: rows of layer 1 are read before anything is done there, and the "
         "vector begins at layer 1: nothing moves\n"
     ) in err
 

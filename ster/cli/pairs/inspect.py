@@ -20,6 +20,7 @@ from ster.cli.pairs.options import (
 )
 from ster.cli.streams import say
 from ster.cli.tables.pairs import draw_inspection
+from ster.errors import UsageError
 from ster.text import one_line
 
 File = Annotated[
@@ -56,6 +57,8 @@ def inspect(
     does no better may have found that alone.
     """
     check_label(label, positive)
+    if revision is not None and model is None:
+        raise UsageError("--revision needs --model", field="--revision")
     pairs = read_pairs(path, label, positive)
     if model is None:
         found = pairs.inspect()

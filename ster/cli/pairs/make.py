@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from ster.cli.answer import render_beside
 from ster.cli.inputs import input_file, read_prompts, take_output
 from ster.cli.model import check_output
 from ster.cli.options import Text, offer, take_text
-from ster.errors import check_word
+from ster.errors import UsageError, check_word
 
 # As ``personas.WAYS``, which is imported late.
 _WAYS = ("prefix", "system")
@@ -78,6 +79,22 @@ Output = Annotated[
 ]
 
 
+def _check_trait(trait: str, place: str) -> None:
+    """Refuse a name where the file has no place for one.
+
+    Raises:
+        UsageError: It is lines of pairs, or a table.
+    """
+    suffix = os.path.splitext(place)[1].lower()
+    if trait and suffix in (".jsonl", ".csv", ".tsv"):
+        raise UsageError(
+            f"--trait needs a .json output: {suffix} has no place for a name",
+            "what is read of it is named after the file",
+            field="--trait",
+            found=trait,
+        )
+
+
 def make(
     *,
     positive: Positive,
@@ -102,6 +119,7 @@ def make(
     opposite = [take_text("--negative", word) for word in negative]
     match_wordings(for_all, opposite)
     place = take_output(output_path) or output_path
+    _check_trait(trait, place)
     check_output(place, input_file(prompts_path))
     output_format(place, FORMATS)
     pairs = make_persona_pairs(

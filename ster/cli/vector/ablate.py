@@ -13,7 +13,18 @@ from ster.cli.model import ModelFlags, with_some_model_flags
 from ster.cli.options import Text
 from ster.cli.progress import open_reporter
 from ster.cli.steering import load_vectors, parse_one_strength, take_whole
-from ster.errors import UsageError
+from ster.errors import OutputError, UsageError
+
+
+def _check_directory(path: str) -> str:
+    """Refuse what stands for standard output, which is no directory."""
+    if path == "-":
+        raise OutputError(
+            "failed to write -",
+            "a checkpoint is a directory, and no stream; ./- is one of that name",
+            path=path,
+        )
+    return path
 
 
 def _check_share(word: str) -> str:
@@ -52,6 +63,7 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="<DIR>",
+        callback=_check_directory,
         help="The new checkpoint's directory. It is there when it is whole.",
     ),
 ]
