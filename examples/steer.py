@@ -49,8 +49,8 @@ runtime.generate(prompt, max_new_tokens=6, steer=[calm * 2, other * -1])
 # %% [markdown]
 # ## Does it do what it should?
 #
-# How much more steering raises the log-probability of the positive sides than that of the negative ones. The toy's weights are
-# random, so no strength does better than chance, and ster says so:
+# How much more steering raises the log-probability of the positive sides than that of the negative ones, and what it costs. The toy's
+# weights are random, so no strength does better than chance, the grey bars, and ster says so:
 
 # %%
 import warnings

@@ -20,7 +20,12 @@ from ster import (
 from ster.errors import CapacityError, DirectionError, UsageError
 from ster.reporting import SterWarning
 from ster.runtime import Runtime
-from ster.vectors.controls import ControlEffects, student_tail, turn_at_random
+from ster.vectors.controls import (
+    ControlEffects,
+    student_quantile,
+    student_tail,
+    turn_at_random,
+)
 from ster.vectors.effects import Effect
 from ster.vectors.measured import choose
 from ster.vectors.side_rises import SideLengths, SideRises
@@ -68,6 +73,21 @@ def test_the_tail_is_that_of_the_tables(t, freedom, expected):
     assert student_tail(t, freedom) == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("tail", "freedom", "expected"),
+    [
+        (0.025, 1, 12.706),
+        (0.001, 1, 318.31),
+        (0.05, 3, 2.353),
+        (0.001, 10, 4.144),
+        (0.5, 10, 0.0),
+    ],
+)
+def test_a_quantile_is_that_of_the_tables(tail, freedom, expected):
+    found = student_quantile(tail, freedom)
+    assert found == pytest.approx(expected, rel=2e-4, abs=1e-9)
+
+
 def test_controls_are_summed_up_about_zero():
     controls = ControlEffects(effects=(3.0, -4.0), own=5.0, num_pairs=2)
     assert controls.rms == pytest.approx(12.5**0.5)
@@ -75,6 +95,7 @@ def test_controls_are_summed_up_about_zero():
     # With two degrees of freedom the tail is 1/2 - t / (2 √(2 + t²)), here t² = 2.
     assert controls.share == pytest.approx(0.5 - 0.5 * 0.5**0.5)
     assert controls.document["effect_largest"] == 4.0
+    assert controls.reached_by(controls.share) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(("own", "share"), [(1.0, 0.0), (0.0, 1.0), (-1.0, 1.0)])

@@ -7,9 +7,10 @@ styles differ too, so that a plot reads in grey.
 
 from __future__ import annotations
 
+from ster.plots.effects import strengths
 from ster.plots.learning import curve
 from ster.plots.lengths import norms
-from ster.plots.measurements import accuracy, margin, strengths
+from ster.plots.measurements import accuracy, margin
 from ster.plots.movements import movement
 from ster.plots.planes import pca
 from ster.plots.projecting import projections

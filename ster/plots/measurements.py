@@ -1,4 +1,4 @@
-"""What ``optimize`` and ``evaluate`` measured, beside what chance reaches."""
+"""How layers order pairs, beside what chance reaches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ster.errors import DirectionError, require_type
-from ster.plots.styles import GREY, mark_layers, plain, style, take_axes
-from ster.vectors.measured import StrengthChoice
+from ster.errors import require_type
+from ster.plots.styles import (
+    GREY,
+    RING,
+    draw_intervals,
+    mark_layers,
+    plain,
+    put_legend,
+    style,
+    take_axes,
+)
 from ster.vectors.selection import Candidate, Evaluation, LayerScore, Selection
 
 if TYPE_CHECKING:
@@ -18,7 +26,6 @@ if TYPE_CHECKING:
 Scored = Candidate | LayerScore
 # How far apart the intervals of two methods stand, in layers.
 _STEP = 0.14
-_RING: dict[str, Any] = {"s": 170, "facecolors": "none", "zorder": 5}
 
 
 def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
@@ -89,60 +96,6 @@ def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, layers)
 
 
-def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) -> Axes:
-    """Draw what steering does at each strength: mean shift, and share of pairs ordered.
-
-    The shift is in nats, on the left; the share is on the right, on a second Axes of
-    the figure. The chosen strength is ringed, if one was chosen.
-
-    Args:
-        measured: An evaluation that measured strengths, or its ``.strength``.
-        ax: Where to draw; a new figure if not given.
-
-    Returns:
-        The Axes of the mean shift.
-
-    Raises:
-        DirectionError: The evaluation measured no strengths.
-        SterError: matplotlib is not installed.
-    """
-    require_type(measured, (Evaluation, StrengthChoice), "measured")
-    choice = measured.strength if isinstance(measured, Evaluation) else measured
-    if choice is None:
-        raise DirectionError(
-            "this evaluation measured no strengths",
-            'runtime.evaluate(pairs, vector, ster.StrengthTrial.of("-4,4")) does',
-            field="strength",
-        )
-    ax = take_axes(ax)
-    ordered = sorted(choice.candidates, key=lambda each: each.strength)
-    x = [each.strength for each in ordered]
-    shifts = [each.mean_shift for each in ordered]
-    shares = [each.ordered for each in ordered]
-    right = ax.twinx()
-    lines = ax.plot(x, shifts, label="mean shift (left)", **style(0))
-    lines += right.plot(x, shares, label="pairs ordered (right)", **style(1))
-    handles: list[Any] = [*lines]
-    if best := choice.selected:
-        handles.append(
-            ax.scatter(
-                best.strength,
-                best.mean_shift,
-                label="chosen",
-                edgecolors="0.3",
-                **_RING,
-            )
-        )
-    ax.axhline(0, color=GREY, lw=0.8)
-    right.axhline(0.5, color=GREY, lw=0.8, linestyle=":")
-    ax.set_xlabel("strength (times the vector)")
-    ax.set_ylabel("mean shift (nats)")
-    right.set_ylabel("share of pairs ordered")
-    right.set_ylim(-0.03, 1.03)
-    _legend(ax, handles=handles)
-    return ax
-
-
 def _scored(measured: Selection | Evaluation) -> Sequence[Scored]:
     return measured.candidates if isinstance(measured, Selection) else measured.layers
 
@@ -178,7 +131,7 @@ def _draw_methods(
 ) -> None:
     """Draw a measure of each method by layer, and ring the chosen candidate."""
     for index, shift, method, of_method in _methods(_scored(measured)):
-        _lines(
+        draw_intervals(
             ax,
             [each.layer + shift for each in of_method],
             [getattr(each, name) for each in of_method],
@@ -187,19 +140,6 @@ def _draw_methods(
             **style(index),
         )
         _ring(ax, of_method, shift, name)
-
-
-def _lines(
-    ax: Axes,
-    x: Sequence[float],
-    y: Sequence[float],
-    intervals: Sequence[tuple[float, float]],
-    **look: Any,
-) -> None:
-    lower, upper = np.array(intervals).T
-    # Rounding may put an end on the wrong side.
-    bars = np.maximum([y - lower, upper - y], 0)
-    ax.errorbar(x, y, yerr=bars, lw=1.4, elinewidth=0.8, markersize=5, **look)
 
 
 def _band(
@@ -220,22 +160,10 @@ def _ring(ax: Axes, of_method: Sequence[Scored], shift: float, name: str) -> Non
         if isinstance(each, Candidate) and each.selected:
             label = f"chosen: {plain(each.method)}, layer {each.layer}"
             x, y = each.layer + shift, getattr(each, name)
-            ax.scatter(x, y, label=label, edgecolors="0.3", **_RING)
+            ax.scatter(x, y, label=label, **RING)
 
 
 def _finish(ax: Axes, layers: Sequence[int]) -> Axes:
     mark_layers(ax, layers)
-    _legend(ax)
+    put_legend(ax)
     return ax
-
-
-def _legend(ax: Axes, **handles: Any) -> None:
-    """Put the legend above the plot: inside, it would hide intervals."""
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=2,
-        frameon=False,
-        fontsize="small",
-        **handles,
-    )

@@ -16,12 +16,20 @@ from ster.text import quoted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
 
 # Okabe and Ito 2008, without black and yellow: one of them is lost on any background.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 _LINES = ("-", "--", "-.", ":")
 GREY = "0.5"
+# What stands around the chosen mark.
+RING: dict[str, Any] = {
+    "s": 170,
+    "facecolors": "none",
+    "edgecolors": "0.3",
+    "zorder": 5,
+}
 # More groups than a person can tell apart.
 MAX_GROUPS = 12
 _MAX_NAME = 30
@@ -38,6 +46,22 @@ def take_axes(ax: Axes | None) -> Axes:
     with importing("matplotlib", "notebook"):
         import matplotlib.pyplot as plt
     return plt.subplots(layout="constrained")[1]
+
+
+def split_axes(ax: Axes) -> Axes:
+    """Give the lower third of axes to others with the same x axis, and return those."""
+    figure, spec = ax.figure, ax.get_subplotspec()
+    if spec is None:  # of a place of their own
+        left, bottom, width, height = ax.get_position().bounds
+        ax.set_position((left, bottom + 0.36 * height, width, 0.64 * height))
+        place = left, bottom, width, 0.32 * height
+        below = figure.add_axes(place, sharex=ax)
+    else:
+        parts = spec.subgridspec(2, 1, height_ratios=(2, 1), hspace=0.06)
+        ax.set_subplotspec(parts[0])
+        below = figure.add_subplot(parts[1], sharex=ax)
+    ax.tick_params(labelbottom=False)
+    return below
 
 
 def style(index: int) -> dict[str, Any]:
@@ -61,6 +85,32 @@ def mark_layers(ax: Axes, layers: Iterable[int]) -> None:
     if len({*layers}) == 1:
         (only,) = {*layers}
         ax.set_xlim(only - 1, only + 1)
+
+
+def draw_intervals(
+    ax: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    intervals: Sequence[tuple[float, float]],
+    **look: Any,
+) -> ErrorbarContainer:
+    """Draw a line with an interval at each point, and return it."""
+    lower, upper = np.array(intervals).T
+    # Rounding may put an end on the wrong side.
+    bars = np.maximum([y - lower, upper - y], 0)
+    return ax.errorbar(x, y, yerr=bars, lw=1.4, elinewidth=0.8, markersize=5, **look)
+
+
+def put_legend(ax: Axes, **handles: Any) -> None:
+    """Put the legend above the plot: inside, it would hide intervals."""
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        frameon=False,
+        fontsize="small",
+        **handles,
+    )
 
 
 def plain(words: object) -> str:

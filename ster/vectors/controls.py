@@ -55,6 +55,14 @@ class ControlEffects:
             return 0.0 if self.own > 0 else 1.0
         return student_tail(self.own / self.rms, len(self.effects))
 
+    def reached_by(self, share: float) -> float:
+        """Return the effect that this share of all turned copies have, or a larger one.
+
+        Args:
+            share: Above zero, and at most a half.
+        """
+        return student_quantile(share, len(self.effects)) * self.rms
+
     @property
     def document(self) -> dict[str, object]:
         """What a report says of them."""
@@ -105,3 +113,20 @@ def student_tail(t: float, freedom: int) -> float:
         total += term
     within = 2 / math.pi * (angle + sine * total) if odd else sine * total
     return min(1.0, max(0.0, (1 - within) / 2))
+
+
+def student_quantile(tail: float, freedom: int) -> float:
+    """Return the value that Student's t is above with this probability.
+
+    Args:
+        tail: The probability, above zero and at most a half.
+        freedom: The degrees of freedom.
+    """
+    lower, upper = 0.0, math.pi / 2
+    for _ in range(60):  # halvings, to the last bit
+        angle = (lower + upper) / 2
+        if student_tail(math.sqrt(freedom) * math.tan(angle), freedom) > tail:
+            lower = angle
+        else:
+            upper = angle
+    return math.sqrt(freedom) * math.tan(lower)
