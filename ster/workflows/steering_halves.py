@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ster.runs.scoring import Scorer
+from ster.runs.scoring import Scorer, plan_scoring
 from ster.runs.session import Session
+from ster.stream.changes import Deltas
 from ster.vectors.directions import fit_directions
 from ster.vectors.effect_selection import EffectCandidate
 from ster.vectors.effects import Effect, odd_parts, random_directions
@@ -59,9 +60,8 @@ class Half:
             The odd part of each pair's shift, (num_vectors, num_pairs), and the damage
             at the worse sign, (num_vectors,).
         """
-        steerings = [{layer: sign * each} for each in deltas for sign in (1, -1)]
-        label = f"steering at layer {layer}, response"
-        found = self.sides.score(self.scorer, steerings, label)
+        steerings = _both_ways(layer, deltas)
+        found = self.sides.score(self.scorer, steerings, _label(layer))
         ups, downs = found[0::2], found[1::2]
         both = [*zip(ups, downs, strict=True)]
         odd = [odd_parts(up.sides, down.sides) for up, down in both]
@@ -92,9 +92,11 @@ class Measuring:
 
     Args:
         halves: Each steered by what was fitted on the other.
+        alone: Score the sides of each without the neutral answers.
     """
 
     halves: list[Half]
+    alone: list[Scorer]
 
     @classmethod
     @contextmanager
@@ -113,6 +115,9 @@ class Measuring:
         scored = [thin(half, MOST_SCORED) for half in halves]
         parts = [sides.take(half) for half in scored]
         plans = [part.plan(session, steerings=number) for part in parts]
+        of_sides = [
+            plan_scoring(session, part.sides, None, steerings=number) for part in parts
+        ]
         longest = max(plans, key=lambda each: each.plan.num_tokens)
         with longest.open() as scorer:
             opened: list[Half] = []
@@ -127,7 +132,8 @@ class Measuring:
                         neutral=part.score(own, [{}])[0].neutral,
                     )
                 )
-            yield cls(halves=opened)
+            alone = [replace(scorer, scoring=each) for each in of_sides]
+            yield cls(halves=opened, alone=alone)
 
     def measure(
         self,
@@ -191,15 +197,22 @@ class Measuring:
         share: Strength,
         seed: int,
     ) -> list[float]:
-        """Measure random directions at the layer that the rows are of."""
+        """Measure random directions at the layer that the rows are of.
+
+        Nobody asks what they damage.
+        """
         size = rows.positive.shape[-1]
         drawn = random_directions(RANDOM_DIRECTIONS, size, seed)
         drawn *= _amount(layer, rows, share)
         effects: list[float] = []
         for at in range(0, len(drawn), len(EFFECT_METHODS)):
-            few = drawn[at : at + len(EFFECT_METHODS)]
-            found = [half.measure(layer, few)[0] for half in self.halves]
-            effects += map(float, np.concatenate(found, axis=1).mean(axis=1))
+            few = _both_ways(layer, drawn[at : at + len(EFFECT_METHODS)])
+            scores = np.concatenate(
+                [np.array(each.score_all(few, _label(layer))) for each in self.alone],
+                axis=1,
+            )
+            both = zip(scores[0::2], scores[1::2], strict=True)
+            effects += [float(odd_parts(up, down).mean()) for up, down in both]
         return effects
 
     def _measure(
@@ -259,6 +272,15 @@ def _choose(
         tied = key != best and not (less.interval and less.interval[0] > 0)
         found.append(replace(measured[key], selected=key == best, tied=tied))
     return found
+
+
+def _both_ways(layer: int, deltas: F32) -> list[Deltas]:
+    """Add each vector after a layer, and each one's opposite behind it."""
+    return [{layer: sign * each} for each in deltas for sign in (1, -1)]
+
+
+def _label(layer: int) -> str:
+    return f"steering at layer {layer}, response"
 
 
 def thin(numbers: Sequence[int], most: int) -> list[int]:
