@@ -213,6 +213,7 @@ _WAYS = {
     "Activations": "runtime.activations(texts) reads them",
     "Selection": "runtime.optimize(pairs) returns one",
     "Evaluation": "runtime.evaluate(pairs, vector) returns one",
+    "Axes": "matplotlib.pyplot.subplots() makes them, one or an array",
     "Answering": "ster.Answering(max_new_tokens=64) makes one",
 }
 

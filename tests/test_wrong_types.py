@@ -12,6 +12,7 @@ import pytest
 
 import ster
 from ster.errors import LayerError, PromptError, SterError, UsageError
+from tests import made
 
 # Any, for the types would be refused before they are tried.
 STER: Any = ster
@@ -178,6 +179,43 @@ def test_a_plot_of_two_things_names_the_wrong_one(rows: Any, vector: Any):
         assert refusal(partial(draw, rows.array, vector)) == array
         other = refusal(partial(draw, rows, 3))
         assert other == "vector must be a SteeringVector, not int"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda ax: STER.plots.accuracy(made.selection(), ax=ax),
+        lambda ax: STER.plots.margin(made.evaluation(), ax=ax),
+        lambda ax: STER.plots.strengths(made.strength_choice(), ax=ax),
+        lambda ax: STER.plots.curve(made.learning_curve(), ax=ax),
+        lambda ax: STER.plots.movement(made.projection(), ax=ax),
+        lambda ax: STER.plots.similarity(made.comparison(), ax=ax),
+        lambda ax: STER.plots.norms(made.activations(), ax=ax),
+        lambda ax: STER.plots.pca(made.activations(), 3, ax=ax),
+        lambda ax: STER.plots.projections(made.all_tokens(), made.vector(), ax=ax),
+    ],
+)
+def test_a_plot_is_drawn_on_axes(draw):
+    assert refusal(lambda: draw(3)) == "ax must be Axes, not int"
+    several = np.array([None, None])
+    assert refusal(lambda: draw(several)) == "ax must be Axes, not ndarray"
+
+
+@pytest.mark.parametrize("given", ["x", 1.5, None, [0, 1], (0, 1)])
+def test_pairs_are_taken_by_whole_numbers(given):
+    pairs: Any = ster.PairSet.of([("a", "b"), ("c", "d")])
+    sentence = refusal(lambda: pairs[given])
+    assert sentence == f"pairs must be an index or a slice, not {given!r}"
+    assert pairs[np.int64(1)] == pairs[-1]
+    with pytest.raises(IndexError):
+        pairs[2]
+
+
+def test_a_slice_of_pairs_is_of_whole_numbers():
+    pairs: Any = ster.PairSet.of([("a", "b"), ("c", "d")])
+    assert refusal(lambda: pairs["a":]) == (
+        "pairs must be an index or a slice, not slice('a', None, None)"
+    )
 
 
 def test_a_path_object_and_bytes_are_paths(tmp_path: Path, vector: Any):

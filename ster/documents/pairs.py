@@ -20,8 +20,8 @@ from typing import (
 
 from ster.documents.cards import pair_card
 from ster.documents.pair_sets.pair import ContrastPair, check_pairs
-from ster.errors import DocumentError
-from ster.html import to_html
+from ster.errors import DocumentError, UsageError
+from ster.html import cut, to_html
 from ster.reporting import QuietReporter
 from ster.text import counted
 
@@ -72,10 +72,25 @@ class PairSet:
     def __getitem__(self, index: slice) -> PairSet: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> ContrastPair | PairSet:
-        """Take one pair, or a pair set of some."""
-        if isinstance(index, slice):
-            return replace(self, pairs=self.pairs[index])
-        return self.pairs[index]
+        """Take one pair, or a pair set of some.
+
+        Raises:
+            IndexError: There is no such pair.
+            DocumentError: A slice has none.
+            UsageError: It is no index and no slice.
+        """
+        try:
+            taken = self.pairs[index]
+        except TypeError:
+            found: object = index
+            raise UsageError(
+                f"pairs must be an index or a slice, not {cut(repr(found))}",
+                field="pairs",
+                found=found,
+            ) from None
+        if isinstance(taken, tuple):
+            return replace(self, pairs=taken)
+        return taken
 
     def __add__(self, other: PairSet) -> PairSet:
         """Put the pairs of another set behind these; both names stay if they differ."""

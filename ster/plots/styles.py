@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ster.documents.activations.value import Activations
-from ster.errors import DocumentError
+from ster.errors import DocumentError, require_type
 from ster.extras import importing
 from ster.html import cut
 from ster.text import quoted
@@ -39,13 +39,17 @@ def take_axes(ax: Axes | None) -> Axes:
     """Return the given axes, or new ones in a figure of their own.
 
     Raises:
+        UsageError: Something else was given.
         SterError: matplotlib is not installed.
     """
-    if ax is not None:
-        return ax
     with importing("matplotlib", "notebook"):
-        import matplotlib.pyplot as plt
-    return plt.subplots(layout="constrained")[1]
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            return plt.subplots(layout="constrained")[1]
+        from matplotlib import axes
+    require_type(ax, axes.Axes, "ax")
+    return ax
 
 
 def split_axes(ax: Axes) -> Axes:
