@@ -22,6 +22,7 @@ from ster.documents.pair_sets.splits import split_indices
 from ster.documents.pair_sets.wordings import advise_wordings
 from ster.errors import DirectionError, SterError, UsageError
 from ster.reporting import SterWarning
+from ster.runs.scoring import Scorer
 from ster.vectors.effect_selection import (
     EffectCandidate,
     EffectSelection,
@@ -143,6 +144,23 @@ def test_random_directions_steer_where_the_best_one_does(toy, selection):
     assert len(selection.random_effects) == 10
     assert selection.random_effects[:2] == pytest.approx(expected, abs=2e-5)
     assert selection.luckiest == max(map(abs, selection.random_effects))
+
+
+def test_random_directions_do_not_score_neutral_answers(toy, monkeypatch):
+    scored: list[tuple[int, int]] = []
+    score_all = Scorer.score_all
+
+    def counting(self, steerings, *words):
+        scored.append((len(self.scoring.responses.token_ids), len(steerings)))
+        return score_all(self, steerings, *words)
+
+    monkeypatch.setattr(Scorer, "score_all", counting)
+    with pytest.warns(SterWarning):
+        load(toy).optimize(PAIRS, layers=[1], strength="0.3n", seed=SEED)
+    both = len(PAIRS) + len(NEUTRAL_ANSWERS)  # the sides of half the pairs, and these
+    assert {responses for responses, _ in scored} == {len(PAIRS), both}
+    random = [count for responses, count in scored if responses == len(PAIRS)]
+    assert sum(random) == 2 * 2 * 10  # halves, signs, directions
 
 
 def test_the_best_is_surely_the_largest(selection):
