@@ -77,10 +77,28 @@ def check_interventions(names: Names) -> None:
     assert [each.strength for each in names["report"].strength.candidates] == [1, 2]
 
 
+def check_hold_up(names: Names) -> None:
+    """What the page calls a direction beats its controls, and what is none is not."""
+    selection, refusal = names["selection"], names["refused"].selection
+    assert selection.effect.mean > selection.luckiest
+    assert not selection.doubts
+    assert refusal.effect.mean <= refusal.luckiest
+    assert Path("happy.json").exists()
+    assert not Path("nothing.json").exists()
+    held_back = names["steered"]
+    chosen = held_back.selected
+    assert held_back.num_scored == 8
+    assert chosen.effect.mean > max(map(abs, chosen.controls.effects))
+    assert chosen.effect.lowest > 0
+    fitted, kept = names["to_choose"].pairs, names["held_back"].pairs
+    assert not {*fitted} & {*kept}
+
+
 CHECKS: dict[str, Callable[[Names], None]] = {
     "docs/comparing.md": check_comparing,
     "docs/formats.md": check_formats,
     "docs/inputs.md": check_inputs,
     "docs/interventions.md": check_interventions,
     "docs/notebook.md": check_notebook,
+    "docs/tutorials/hold-up.md": check_hold_up,
 }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+import typer
 from matplotlib import pyplot as plt
 
 import ster
 from assets import reference
+from ster.cli.app import app
 from tests.page_checks import CHECKS
 from tests.pages import (
     ROOT,
@@ -20,6 +23,7 @@ from tests.pages import (
     check,
     name_of,
     needs_trained_model,
+    not_skipped,
     pages,
     run_page,
     run_shell,
@@ -56,6 +60,24 @@ def test_every_block_is_one_that_runs_or_says_why_not():
         assert set(fences[1::2]) <= {""}, name
         runnable = [each for each in opened if each in ("sh", "python")]
         assert len(blocks(page)) == len(runnable), name
+
+
+def test_commands_that_are_not_run_have_flags_that_ster_knows():
+    skipped = [
+        line
+        for page in PAGES.values()
+        for block in blocks(page)
+        if block.language == "sh" and not not_skipped(block)
+        for line in block.code.splitlines()
+        if line.startswith("ster ")
+    ]
+    assert len(skipped) >= 4
+    for line in skipped:
+        _, *words = shlex.split(line)
+        command = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(line, words).close()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -101,6 +123,13 @@ def test_the_site_leads_to_every_page():
     assert sorted(listed) == sorted(
         page.relative_to(ROOT / "docs").as_posix() for page in there
     )
+
+
+def test_the_index_leads_to_every_page():
+    index = ROOT / "docs" / "index.md"
+    targets = re.findall(r"\]\(([^)#\s]+\.md)", index.read_text(encoding="utf-8"))
+    there = {*(ROOT / "docs").rglob("*.md")} - {index}
+    assert {index.parent / target for target in targets} == there
 
 
 def test_the_variables_of_ster_are_those_of_the_page():
