@@ -41,8 +41,26 @@ runtime.evaluate(held_out, calm)
 # %% [markdown]
 # Two held-out pairs tell nothing: the interval and what random directions reach say so.
 
+# %% [markdown]
+# ## Which layer, which method?
+#
+# `optimize` chooses by what steering does to pairs that were not fitted on. The toy has no trait to find, and it says so:
+
 # %%
-ster.plots.accuracy(runtime.optimize(pairs, holdout=0.5));
+import warnings
+
+with warnings.catch_warnings(record=True, action="always") as said:
+    chosen = runtime.optimize(pairs)
+[str(each.message) for each in said]
+
+# %%
+chosen
+
+# %% [markdown]
+# By accuracy nothing is steered. It has a plot, and tells less:
+
+# %%
+ster.plots.accuracy(runtime.optimize(pairs, by="accuracy", holdout=0.5));
 
 # %% [markdown]
 # ## A probe of your own
