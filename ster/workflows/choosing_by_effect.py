@@ -41,8 +41,8 @@ from ster.workflows.training import fit_vector, open_output
 
 Path = str | os.PathLike[str]
 NUM_FOLDS = 5
-# A share of the layer's own norm. Twice as much chose worse layers on six of eight sets
-# of pairs, and did more damage (benchmarks/README.md).
+# A share of the layer's own norm. Twice as much chose worse layers and did more damage
+# (benchmarks/README.md).
 STRENGTH = "0.1n"
 
 
