@@ -270,6 +270,20 @@ def require_whole_number(value: object, name: str) -> int:
     return int(value)
 
 
+def require_seed(value: object) -> int:
+    """Refuse a seed that is no whole number of at least zero.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    seed = require_whole_number(value, "seed")
+    if seed < 0:
+        raise UsageError(
+            f"seed must be at least zero, not {seed}", field="seed", found=value
+        )
+    return seed
+
+
 def require_string(value: object, name: str) -> str:
     """Refuse an argument that is no string.
 

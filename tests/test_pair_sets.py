@@ -124,6 +124,7 @@ def test_a_shuffle_and_a_split_follow_their_seed():
          [0, 1, 2, 3]),
         ([{"positive": "p", "negative": "p", "positive_system": str(n)}
           for n in range(5)], [0] * 5),
+        ([("a", "b")] * 5 + [("c", "d")], [0] * 5 + [1]),
     ],
 )  # fmt: skip
 def test_pairs_that_share_something_stay_together(pairs, groups):
@@ -134,6 +135,18 @@ def test_pairs_that_all_belong_together_cannot_be_split():
     with pytest.raises(UsageError) as caught:
         PairSet.of([("a", "b"), ("b", "c")]).split(0.5)
     assert caught.value.causes[0].startswith("pairs that share a prompt or a side stay")
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "3", True])
+def test_a_seed_that_is_none_is_refused(seed):
+    for take in (
+        lambda: TEN.shuffle(seed),
+        lambda: TEN.split(0.5, seed=seed),
+        lambda: TEN.folds(2, seed=seed),
+        lambda: PairSet.from_labels(LABELLED, label="mood", positive="glad", seed=seed),
+    ):
+        with pytest.raises(UsageError, match="seed must be"):
+            take()
 
 
 LABELLED: list[Any] = [

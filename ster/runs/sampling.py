@@ -16,6 +16,7 @@ from ster.errors import (
     PromptError,
     UsageError,
     require_number,
+    require_seed,
     require_type,
     require_whole_number,
 )
@@ -48,9 +49,7 @@ class Sampling:
         if self.top_p is not None and not 0 < require_number(self.top_p, "top_p") <= 1:
             sentence = f"top-p must be above zero and at most one, not {self.top_p}"
             raise UsageError(sentence, field="top_p", found=self.top_p)
-        if require_whole_number(self.seed, "seed") < 0:
-            sentence = f"seed must be at least zero, not {self.seed}"
-            raise UsageError(sentence, field="seed", found=self.seed)
+        require_seed(self.seed)
 
 
 class AnsweringKeywords(TypedDict, total=False):

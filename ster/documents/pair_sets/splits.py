@@ -9,7 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterable, Sequence
 
-from ster.errors import UsageError, require_number, require_whole_number
+from ster.errors import (
+    UsageError,
+    require_number,
+    require_seed,
+    require_whole_number,
+)
 from ster.text import counted, decimal
 
 
@@ -42,9 +47,9 @@ def shuffled(count: int, seed: int) -> list[int]:
     """Return the indices below ``count`` in an order that the seed decides.
 
     Raises:
-        UsageError: The seed is no whole number.
+        UsageError: The seed is no whole number, or below zero.
     """
-    generator = random.Random(require_whole_number(seed, "seed"))
+    generator = random.Random(require_seed(seed))
     places = [generator.random() for _ in range(count)]
     return sorted(range(count), key=places.__getitem__)
 
