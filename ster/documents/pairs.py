@@ -168,7 +168,8 @@ class PairSet:
         """Split the pairs in two, in file order, the same for a seed everywhere.
 
         Pairs that share a prompt, a group or a side stay together. A side that is in
-        more than three pairs and a tenth of all, as "(A)" may be, is no such tie.
+        more than three pairs and a tenth of all, as "(A)" may be, is no such tie; the
+        same pair again always is one.
 
         Args:
             share: Of the pairs that the first set is to have, as nearly as can be.

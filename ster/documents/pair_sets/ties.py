@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from ster.documents.pair_sets.pair import ContrastPair
 from ster.documents.pair_sets.splits import group_by_keys
@@ -30,6 +31,8 @@ def find_groups(pairs: Sequence[ContrastPair]) -> list[int]:
             if (value := getattr(pair, name)) is not None
         ]
         same = pair.positive == pair.negative  # then it is what is asked, never said
+        # The same pair again is a repetition, however often it comes.
+        own.append(("pair", replace(pair, group=None)))
         own += [
             ("side", side)
             for side in (pair.positive, pair.negative)
