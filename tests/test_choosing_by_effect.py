@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -286,6 +287,9 @@ def test_a_weak_direction_is_not_written_but_what_was_found_is_kept(toy, tmp_pat
     assert path.read_text() == "mine"
     assert refused.value.selection.doubts[0] == refused.value.sentence
     assert any("write_anyway=True" in cause for cause in refused.value.causes)
+    handed = pickle.loads(pickle.dumps(refused.value))
+    assert str(handed) == str(refused.value)
+    assert handed.selection.document == refused.value.selection.document
     with pytest.warns(SterWarning, match=r"random|zero|wrong"):
         load(toy).optimize(PAIRS, layers="1,2", output=path, write_anyway=True)
     assert SteeringVector.load(path).trait_name == "calm"
@@ -305,6 +309,7 @@ def test_a_weak_direction_is_not_written_but_what_was_found_is_kept(toy, tmp_pat
         ),
         ({"holdout": 0.2, "write_anyway": True}, "write_anyway belongs to choosing by"),
         ({"seed": 0.5}, "seed"),
+        ({"seed": -1}, "seed must be at least zero, not -1"),
     ],
 )
 def test_what_does_not_belong_is_refused(toy, arguments, sentence):

@@ -241,3 +241,7 @@ class WeakDirectionError(DirectionError):
             "it all the same",
             field="by",
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle it as what it is made of; a worker process hands it on like that."""
+        return type(self), (self.selection,)
