@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -344,6 +346,15 @@ def test_numbers_of_a_trial_that_are_none_are_refused(name, number, kind):
     with pytest.raises(kind) as caught:
         StrengthTrial.of([1], **{name: number})
     assert (caught.value.field, caught.value.found) == (name, number)
+
+
+@pytest.mark.parametrize(
+    ("bound", "written"), [(np.float32(0.5), 0.5), (math.inf, None), (10**400, None)]
+)
+def test_any_bound_is_written_as_json(bound, written):
+    trial = StrengthTrial.of([1], max_damage=bound)
+    report = replace(made.strength_choice(), max_damage=trial.max_damage).document
+    assert json.loads(json.dumps(report, allow_nan=False))["max_damage"] == written
 
 
 def test_a_bound_that_is_no_number_is_refused():

@@ -90,9 +90,12 @@ class StrengthTrial:
                     found=number,
                 )
         require_whole_number(self.random_directions, "random_directions")
+        # Reports say the bound, and JSON knows no numbers of numpy.
+        damage = require_number(self.max_damage, "max_damage")
+        object.__setattr__(self, "max_damage", damage)
         for name in ("random_directions", "max_damage"):
             # Written so that nan is refused.
-            if not require_number(getattr(self, name), name) >= 0:
+            if not getattr(self, name) >= 0:
                 raise DirectionError(
                     f"{name} must not be below zero",
                     field=name,
@@ -303,7 +306,8 @@ class StrengthChoice:
             "candidates": [each.document for each in self.candidates],
             **self.applying.entry,
             "layers": list(self.layers),
-            "max_damage": self.max_damage,
+            # JSON knows no infinity.
+            "max_damage": self.max_damage if math.isfinite(self.max_damage) else None,
             "method": self.method,
             "pairs": self.num_pairs,
             "residual_norm": self.residual_norm,
