@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
 
 from ster.errors import LayerError
 from ster.text import quoted, trim
@@ -25,10 +27,22 @@ def select_layers(layers: Layers, num_hidden_layers: int) -> tuple[int, ...]:
     """
     if isinstance(layers, str):
         return parse_layers(layers, num_hidden_layers)
-    # An index may be numpy's; `check_layers` refuses what is no index.
-    several = isinstance(layers, Iterable) and not isinstance(layers, bytes)
-    indices: Iterable[int] = layers if several else [layers]  # type: ignore[assignment, list-item]
-    return check_layers(indices, num_hidden_layers)
+    return check_layers(list_layers(layers), num_hidden_layers)
+
+
+def list_layers(layers: int | Iterable[int]) -> tuple[int, ...]:
+    """List an index, or indices, as they are at hand; ``check_layers`` refuses others.
+
+    Those of numpy become Python's, and one of its arrays without dimensions is one.
+    """
+    given: Any = layers
+    if getattr(given, "ndim", 1) == 0:
+        given = given[()]
+    several = isinstance(given, Iterable) and not isinstance(given, bytes)
+    return tuple(
+        int(each) if type(each) is not bool and isinstance(each, Integral) else each
+        for each in (given if several else [given])
+    )
 
 
 def parse_layers(spec: str, num_hidden_layers: int) -> tuple[int, ...]:

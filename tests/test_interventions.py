@@ -444,6 +444,10 @@ def test_it_says_what_it_does(checkpoint):
     kept = Intervention(vector, how="remove", where="-2..", keep_norm=True)
     expected = "Intervention('calm' at 1, remove, where='-2..', keep_norm=True)"
     assert repr(kept) == expected
+    given: list[Any] = [np.int64(1), np.array(1), np.array([1])]
+    for layers in given:
+        there = Intervention(vector, layers=layers)
+        assert repr(there) == "Intervention('calm' at 1, add, layers=(1,))"
 
 
 def test_strengths_are_refused_before_a_weight_is_opened(tmp_path: Path):

@@ -143,6 +143,7 @@ def test_library_callers_may_use_numpy_integers_and_any_iterable():
     layers = check_layers(iter(np.array([5, 2, 5])), 6)
     assert layers == (2, 5)
     assert all(type(layer) is int for layer in layers)
+    assert select_layers(np.array(3), 6) == (3,)
 
 
 @pytest.mark.parametrize(

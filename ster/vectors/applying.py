@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ster.errors import UsageError, check_word
-from ster.layers import Layers, abridge
+from ster.layers import Layers, abridge, list_layers
 from ster.stream.where import EVERYWHERE, Where, parse_where
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
@@ -216,4 +216,4 @@ def _take_layers(layers: Layers | None) -> str | tuple[int, ...] | None:
     """Take a selection of layers; which of them a model has is not known yet."""
     if layers is None or isinstance(layers, str):
         return layers
-    return tuple(layers) if isinstance(layers, Iterable) else (layers,)
+    return list_layers(layers)
