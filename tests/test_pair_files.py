@@ -165,6 +165,13 @@ def test_what_is_saved_is_read_back(tmp_path, suffix):
     assert PairSet.load(path) == pairs
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_lone_carriage_return_is_saved_and_read_back(tmp_path, suffix):
+    pairs = PairSet.of([("a\rb", "c"), ("d\r", "e")])
+    pairs.save(tmp_path / f"p{suffix}")
+    assert PairSet.load(tmp_path / f"p{suffix}").pairs == pairs.pairs
+
+
 def test_a_set_without_a_name_is_saved_without_one(tmp_path):
     PairSet.of([("a", "b")]).save(tmp_path / "calm.json")
     assert PairSet.load(tmp_path / "calm.json").trait_name == "calm"

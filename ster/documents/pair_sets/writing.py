@@ -42,7 +42,15 @@ def _to_table(pairs: PairSet, delimiter: str) -> str:
     documents = [pair.document for pair in pairs]
     names = [name for name in FIELDS if any(name in each for each in documents)]
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, delimiter=delimiter, lineterminator="\n")
+    # Within a field a carriage return ends the line too, unless it is quoted.
+    has_return = any("\r" in value for each in documents for value in each.values())
+    writer = csv.DictWriter(
+        text,
+        names,
+        delimiter=delimiter,
+        lineterminator="\n",
+        quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
+    )
     writer.writeheader()
     writer.writerows(documents)
     return text.getvalue()
