@@ -206,12 +206,13 @@ class OutputError(SterError):
 # By type, how to make the values that a notebook gives to a runtime.
 _WAYS = {
     "PairSet": "ster.PairSet.load(path) reads one, ster.PairSet.of([...]) makes one",
+    "ContrastPair": "ster.PairSet.of([...]) takes texts",
     "SteeringVector": "ster.SteeringVector.load(path) reads one",
     "StrengthTrial": ('ster.StrengthTrial.of("-4,4") makes one'),
     "Strength": "ster.StrengthTrial.of([-4, 4]) takes numbers",
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
     "Activations": "runtime.activations(texts) reads them",
-    "Selection": "runtime.optimize(pairs) returns one",
+    "Selection": 'runtime.optimize(pairs, by="accuracy") returns one',
     "Evaluation": "runtime.evaluate(pairs, vector) returns one",
     "Axes": "matplotlib.pyplot.subplots() makes them, one or an array",
     "Answering": "ster.Answering(max_new_tokens=64) makes one",

@@ -172,6 +172,31 @@ def test_a_plot_is_of_what_it_plots(name, argument, expected):
     assert refusal(lambda: draw(3)) == f"{argument} must be {expected}, not int"
 
 
+def test_a_plot_names_the_choice_that_it_draws(runtime: ster.Runtime):
+    with pytest.raises(UsageError) as refused:
+        STER.plots.accuracy(3)
+    way = 'runtime.optimize(pairs, by="accuracy") returns one'
+    assert refused.value.causes[0] == way
+    pairs = ster.PairSet.of([(f"the sea {n}", f"a storm {n}") for n in range(6)])
+    chosen = runtime.optimize(pairs, by="accuracy", layers=[1])
+    assert ster.plots.accuracy(chosen).lines
+
+
+def test_a_pair_set_is_of_pairs():
+    parts: Any = (("a", "b"),)
+    sentence = refusal(lambda: ster.PairSet(trait_name="calm", pairs=parts))
+    assert sentence == "a pair must be a ContrastPair, not tuple"
+
+
+def test_a_label_is_named_by_a_string():
+    label: Any = None
+    prompts = [{"text": "a", "mood": "x"}, {"text": "b", "mood": "y"}]
+    sentence = refusal(
+        lambda: ster.PairSet.from_labels(prompts, label=label, positive="x")
+    )
+    assert sentence == "label must be a string, not None"
+
+
 def test_a_plot_of_two_things_names_the_wrong_one(rows: Any, vector: Any):
     array = "activations must be Activations, not ndarray"
     assert refusal(lambda: ster.plots.pca(rows.array, 1)) == array

@@ -42,6 +42,7 @@ class PairSet:
 
     Raises:
         DocumentError: There are no pairs, or a side or a prompt is blank or no text.
+        UsageError: One of them is no ``ContrastPair``.
     """
 
     trait_name: str

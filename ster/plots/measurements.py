@@ -37,7 +37,7 @@ def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axe
     has to exceed. The chosen candidate is ringed.
 
     Args:
-        measured: What ``runtime.optimize`` or ``runtime.evaluate`` returned.
+        measured: What ``runtime.evaluate`` returned, or ``optimize`` by accuracy.
         ax: Where to draw; a new figure if not given.
 
     Raises:
@@ -74,7 +74,7 @@ def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
     candidate is ringed.
 
     Args:
-        measured: What ``runtime.optimize`` or ``runtime.evaluate`` returned.
+        measured: What ``runtime.evaluate`` returned, or ``optimize`` by accuracy.
         ax: Where to draw; a new figure if not given.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ster.documents.pair_sets.pair import ContrastPair
 from ster.documents.pair_sets.splits import shuffled
 from ster.documents.prompt_sets.value import Prompts, PromptSet
-from ster.errors import DocumentError, require_seed
+from ster.errors import DocumentError, require_seed, require_string
 from ster.text import counted, quoted
 
 _SHOWN = 5
@@ -43,9 +43,9 @@ def pair_by_label(
     Raises:
         DocumentError: There is no such label or value, it has not two values, or a
             prompt lacks it or is a chat of several turns.
-        UsageError: The seed is no whole number, or below zero.
+        UsageError: The label is no string, or the seed no whole number, or below zero.
     """
-    seed = require_seed(seed)
+    label, seed = require_string(label, "label"), require_seed(seed)
     taken = PromptSet.of(prompts)
     values = _values_of(taken, label)
     chosen, other = _choose(values, label, positive)

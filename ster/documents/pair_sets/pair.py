@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ster.errors import DocumentError
+from ster.errors import DocumentError, require_type
 from ster.text import trim
 
 # As a document spells them.
@@ -76,10 +76,12 @@ def check_pairs(
 
     Raises:
         DocumentError: There are none, or a text of one is blank or no text.
+        UsageError: One is no ``ContrastPair``.
     """
     if not pairs:
         raise DocumentError(f"{label} contains no pairs")
     for number, pair in enumerate(pairs, start=1):
+        require_type(pair, ContrastPair, "a pair")
         for texts, name, long_name in _texts_of(pair):
             fault = _find_fault(texts, name, long_name)
             if fault is None:
