@@ -348,6 +348,13 @@ def test_numbers_of_a_trial_that_are_none_are_refused(name, number, kind):
     assert (caught.value.field, caught.value.found) == (name, number)
 
 
+@pytest.mark.parametrize("count", [1001, 10**12, 10**30])
+def test_more_random_directions_than_anybody_scores_are_refused(count):
+    with pytest.raises(DirectionError, match="random_directions must be at most 1000"):
+        StrengthTrial.of([1], random_directions=count)
+    assert StrengthTrial.of([1], random_directions=1000)
+
+
 @pytest.mark.parametrize(
     ("bound", "written"), [(np.float32(0.5), 0.5), (math.inf, None), (10**400, None)]
 )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # these load arrays, and the command line makes a trial befor
     from ster.vectors.side_rises import SideLengths, SideRises
 
 RANDOM_DIRECTIONS = 10
+# Each is scored at every strength and both signs; a few tell the spread of all.
+MOST_RANDOM_DIRECTIONS = 1000
 # In nats per token of neutral answers. SmolLM2's texts turn to the trait and stay whole
 # up to 0.47; from 0.87 on they repeat themselves or fall apart.
 MAX_DAMAGE = 0.5
@@ -41,14 +43,14 @@ class StrengthTrial:
         batch_size: Responses that run together; None is as many as memory allows.
         max_sequence: Pairs with a side of more tokens are left out; None is none.
         random_directions: How many copies of the vector, turned at random, are measured
-            beside it; of 0 nothing is known of chance.
+            beside it, 1000 at most; of 0 nothing is known of chance.
         max_damage: What a chosen strength may take, at most, of log p per token of
             neutral answers, in nats.
         applying: How the vector is applied, and to which tokens.
 
     Raises:
         DirectionError: There is no strength, one is not finite, a batch or sequence is
-            empty, or a number below zero.
+            empty, or a number below zero, or far too many directions are asked for.
         UsageError: A strength means nothing in this way of applying a vector.
 
     Example:
@@ -89,7 +91,18 @@ class StrengthTrial:
                     field=name,
                     found=number,
                 )
+        self._check_bounds()
+
+    def _check_bounds(self) -> None:
         require_whole_number(self.random_directions, "random_directions")
+        if self.random_directions > MOST_RANDOM_DIRECTIONS:
+            raise DirectionError(
+                f"random_directions must be at most {MOST_RANDOM_DIRECTIONS}",
+                "ten tell what chance does",
+                field="random_directions",
+                found=self.random_directions,
+                expected=MOST_RANDOM_DIRECTIONS,
+            )
         # Reports say the bound, and JSON knows no numbers of numpy.
         damage = require_number(self.max_damage, "max_damage")
         object.__setattr__(self, "max_damage", damage)
