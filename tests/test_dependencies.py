@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,7 @@ def test_what_ci_pins_runs_on_every_python_that_the_project_allows():
     # Of Debian 12 it is 3.11.2: a pin that needs 3.11.5 leaves its users without tests.
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     first = Version(project["requires-python"].removeprefix(">="))
-    installed = {
+    installed: dict[str, Distribution] = {
         canonicalize_name(each.metadata["Name"]): each for each in distributions()
     }
     checked = 0
