@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ster.toy import write_toy_checkpoint
     from ster.vectors.effect_selection import WeakDirectionError
     from ster.vectors.interventions import Intervention
-    from ster.vectors.measured import StrengthTrial
     from ster.vectors.steering import SteeringVector
+    from ster.vectors.trials import StrengthTrial
     from ster.workflows.ablating import Ablation, ablate
 
 __version__ = "0.1.0"
@@ -66,7 +66,7 @@ _HOMES = {
     "SteeringVector": "ster.vectors.steering",
     "SterError": "ster.errors",
     "SterWarning": "ster.reporting",
-    "StrengthTrial": "ster.vectors.measured",
+    "StrengthTrial": "ster.vectors.trials",
     "WeakDirectionError": "ster.vectors.effect_selection",
     "ablate": "ster.workflows.ablating",
     "load": "ster.loading",

@@ -31,8 +31,8 @@ from ster.vectors.effect_selection import (
     WeakDirectionError,
 )
 from ster.vectors.effects import Effect, odd_parts, random_directions
-from ster.vectors.measured import MAX_DAMAGE
 from ster.vectors.selection import Baseline
+from ster.vectors.trials import MAX_DAMAGE
 from ster.workflows.neutral_answers import NEUTRAL_ANSWERS, encode_neutral
 
 PAIRS = PairSet.of(

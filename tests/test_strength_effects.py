@@ -208,11 +208,11 @@ def test_the_highest_lower_bound_is_chosen_and_not_the_mean():
         (
             # With one degree of freedom the tail at 1 is a quarter.
             {"controls": ControlEffects(effects=(1.0,), own=1.0, num_pairs=2)},
-            "1 random direction in 4 has as large an effect (at most 1 in 1000)",
+            "25% of random directions have as large an effect (at most 1 in 1000)",
         ),
         (
             {"controls": ControlEffects(effects=(1.0,), own=-1.0, num_pairs=2)},
-            "half of all random directions have as large an effect (at most 1 in 1000)",
+            "75% of random directions have as large an effect (at most 1 in 1000)",
         ),
     ],
 )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ster.errors import DirectionError, UsageError
-from ster.vectors.measured import StrengthTrial
 from ster.vectors.strengths import Strength
+from ster.vectors.trials import StrengthTrial
 
 ONE, TWO = Strength(value=1.0), Strength(value=2.0)
 HALF = Strength(value=0.5, of_norm=True)

@@ -68,7 +68,7 @@ class Applying:
         if how == "add-below" and below is None:
             raise UsageError(
                 "add-below needs a threshold: below, or --below",
-                "0 adds to the tokens whose rows point the other way",
+                "it adds to the tokens whose rows lie less far along the vector",
                 field="below",
             )
         if how != "add-below" and below is not None:
@@ -92,6 +92,11 @@ class Applying:
     def is_odd(self) -> bool:
         """Whether the opposite strength does what the opposite vector does."""
         return self.how in ("add", "replace")
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the opposite vector does the same, so that nothing turns round."""
+        return self.how in ("remove", "clamp")
 
     @property
     def document(self) -> dict[str, object]:

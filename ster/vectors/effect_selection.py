@@ -12,9 +12,9 @@ from ster.text import counted, decimal
 from ster.vectors.confounds import Confound
 from ster.vectors.effect_cards import describe_effect_selection, effect_selection_card
 from ster.vectors.effects import Effect
-from ster.vectors.measured import MAX_DAMAGE
 from ster.vectors.selection import Baseline
 from ster.vectors.steering import SteeringVector
+from ster.vectors.trials import MAX_DAMAGE
 
 # Standard errors that an effect must lie above zero.
 ERRORS_ABOVE_ZERO = 3.0

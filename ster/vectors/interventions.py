@@ -13,10 +13,10 @@ from ster.errors import UsageError, require_type
 from ster.layers import Layers, select_layers
 from ster.stream.where import EVERYWHERE
 from ster.vectors.applying import Applying
-from ster.vectors.measured import StrengthTrial
 from ster.vectors.norms import RESIDUAL_NORMS
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
+from ster.vectors.trials import StrengthTrial
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)

@@ -12,11 +12,11 @@ from ster.runs.session import Session
 from ster.token_choice import Tokens
 from ster.vectors.effect_selection import EffectSelection
 from ster.vectors.interventions import Intervention
-from ster.vectors.measured import StrengthTrial
 from ster.vectors.rules import check_rule
 from ster.vectors.selection import Evaluation, Selection
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import StrengthLike
+from ster.vectors.trials import StrengthTrial
 from ster.workflows.choosing import HOLDOUT, optimize_vector
 from ster.workflows.choosing_by_effect import STRENGTH, optimize_by_effect
 from ster.workflows.evaluating import evaluate_vector

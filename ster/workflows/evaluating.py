@@ -9,9 +9,9 @@ from ster.errors import require_type
 from ster.runs.reading import ReadingChoice
 from ster.runs.session import Session
 from ster.token_choice import Tokens
-from ster.vectors.measured import StrengthTrial
 from ster.vectors.selection import Evaluation, score_layers
 from ster.vectors.steering import SteeringVector
+from ster.vectors.trials import StrengthTrial
 from ster.workflows.compatibility import check_measured
 from ster.workflows.confounds import check_confounds
 from ster.workflows.pairs import (

@@ -17,9 +17,9 @@ from ster.stream.changes import Deltas
 from ster.text import counted
 from ster.vectors.controls import turn_at_random
 from ster.vectors.effects import odd_parts
-from ster.vectors.measured import StrengthTrial
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
+from ster.vectors.trials import StrengthTrial
 from ster.workflows.interventions import trial_deltas
 from ster.workflows.steered_sides import SideScores, SteeredSides
 
@@ -101,6 +101,8 @@ class StrengthScoring:
         self, asked: Sequence[Strength], pairs: Sequence[int]
     ) -> dict[Strength, tuple[float, ...]]:
         """Measure turned copies; the effect at an opposite strength is the opposite."""
+        if self.trial.applying.is_even:
+            return {}
         if not self.trial.applying.is_odd:
             return self._score_copies([*dict.fromkeys(asked)], pairs)
         found = self._score_copies([*dict.fromkeys(map(magnitude, asked))], pairs)

@@ -22,12 +22,12 @@ from ster.vectors.effects import Effect, odd_parts
 from ster.vectors.measured import (
     MeasuredStrength,
     StrengthChoice,
-    StrengthTrial,
     choose,
 )
 from ster.vectors.side_rises import SideLengths, SideRises
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import Strength
+from ster.vectors.trials import StrengthTrial
 from ster.workflows.neutral_answers import encode_neutral
 from ster.workflows.steered_sides import SteeredSides
 from ster.workflows.strength_scores import StrengthScores, StrengthScoring

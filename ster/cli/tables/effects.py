@@ -21,7 +21,7 @@ SHOWN = 10
 def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     """Show the best candidates beside chance, and why the best may not be used."""
     from ster.vectors.effect_cards import rank_candidates
-    from ster.vectors.measured import MAX_DAMAGE
+    from ster.vectors.trials import MAX_DAMAGE
 
     yield from title(found.vector)
     ranked = rank_candidates(found)

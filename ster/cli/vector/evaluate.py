@@ -23,7 +23,7 @@ from ster.cli.vector.options import (
 )
 from ster.errors import UsageError
 from ster.vectors.applying import ADDING, Applying
-from ster.vectors.measured import StrengthTrial
+from ster.vectors.trials import StrengthTrial
 
 
 @with_model_flags
