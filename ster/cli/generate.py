@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ster.cli.answer import render_beside
+from ster.cli.answer import render, render_beside
 from ster.cli.applying import (
     ApplyingFlags,
     intervene,
@@ -216,9 +216,13 @@ def answer(
 def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str]:
     """Write a table of strengths and answers, each on a line of its own.
 
-    A pipe, and whoever gave ``--text`` or ``--json``, gets Markdown.
+    A pipe gets Markdown, and whoever gave ``--text`` or ``--json`` what the document of
+    ``--prompts`` says of each answer.
     """
-    if text is None and sys.stdout.isatty():
+    if text is not None:
+        yield render({"answers": [each.document for each in answers]}, text=text)
+        return
+    if sys.stdout.isatty():
         yield draw(draw_answers(answers))
         return
     yield "| strength | answer |\n|---|---|\n"

@@ -58,6 +58,19 @@ def test_a_prompt_at_several_strengths_is_a_table(say, spelled):
         assert row == f"| {strength} | {' '.join(alone.split())} |"
 
 
+def test_a_program_gets_the_answers_as_the_document_has_them(say):
+    line = ("--prompt", "the sea", *STEERED, "--strengths=-4,0.5n")
+    code, out, err = say(*line, "--json")
+    assert (code, err) == (0, ABSENT)
+    one, other = json.loads(out)["answers"]
+    assert (one["prompt"], one["strength"], one["tokens"]) == ("the sea", -4, 6)
+    assert (other["strength"], other["strength_word"]) == (None, "0.5n")
+    _, alone, _ = say("--prompt", "the sea", *STEERED, "--strength=-4")
+    assert one["text"] == alone
+    code, out, err = say(*line, "--text")
+    assert "answers[0].strength: -4.0" in out.splitlines()
+
+
 def test_a_row_is_a_line_whatever_the_model_writes():
     from ster.cli.generate import write_table
     from ster.documents.answers import Answer
