@@ -39,6 +39,7 @@ from ster.documents.formats import (
     input_format,
     output_format,
 )
+from ster.documents.mix_ups import refuse_other_kinds
 from ster.documents.steering_tensors import (
     parse_steering_tensors,
     write_steering_tensors,
@@ -190,6 +191,7 @@ def _make_parent(label: str) -> list[str]:
 def _parse(document: object) -> dict[str, Any]:
     """Check and convert a parsed artifact; JsonError where its form is wrong."""
     fields = require("the document", document, dict)
+    refuse_other_kinds(fields, "vectors")
     check_provenance(fields)
     hidden_size = field(fields, "hidden_size", int)
     vectors = [

@@ -24,6 +24,7 @@ from ster.documents.fields import (
     require,
 )
 from ster.documents.float32 import narrow
+from ster.documents.mix_ups import refuse_other_kinds
 from ster.documents.strict_json import JsonError, dump_json, read_document
 from ster.documents.whole_files import AtomicFile
 from ster.errors import DocumentError
@@ -97,6 +98,7 @@ def read_json_document(path: str | os.PathLike[str]) -> Activations:
 def _parse(document: object) -> Activations:
     """Check and convert a parsed artifact; JsonError where its form is wrong."""
     fields = require("the document", document, dict)
+    refuse_other_kinds(fields, "records")
     check_provenance(fields)
     hidden_size = field(fields, "hidden_size", int)
     records = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ster.documents.mix_ups import refuse_other_kinds
 from ster.documents.pair_sets.entries import choose_names, make_pair
 from ster.documents.pair_sets.pair import FIELDS, ContrastPair, check_pairs
 from ster.documents.pairs import PairSet
@@ -120,6 +121,7 @@ def _parse_document(document: object) -> _Parsed:
     """Take the document that ster writes; what it does not know is refused."""
     if not isinstance(document, dict):
         raise JsonError("the document is neither an object nor a list of pairs")
+    refuse_other_kinds(document, "pairs")
     fields = _object("the document", document, ("trait_name", "pairs"))
     if "pairs" not in fields:
         raise JsonError("missing field `pairs`")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from ster.documents.mix_ups import refuse_other_kinds
 from ster.documents.prompt_sets.delimited import read_table
 from ster.documents.prompt_sets.entries import Entry, EntryError, assemble, make_entry
 from ster.documents.prompt_sets.given_bytes import (
@@ -125,6 +126,7 @@ def _parse_json(data: bytes) -> list[Entry]:
     if not isinstance(document, dict):
         raise JsonError(_NO_SET)
     if "prompts" not in document:
+        refuse_other_kinds(document, "prompts")
         raise JsonError("missing field `prompts`")
     prompts = document["prompts"]
     if not isinstance(prompts, list):
