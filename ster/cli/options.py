@@ -131,8 +131,8 @@ SideRole = Annotated[
         "--role",
         metavar="<ROLE>",
         callback=_check_role,
-        help="Whose turn a side without a prompt is under a template: user or "
-        "assistant.",
+        help="Whose turn a side without a prompt is under a template: user, or "
+        "assistant, which with --tokens mean suits what a model is to say.",
     ),
 ]
 TrainedTokens = Annotated[
