@@ -36,6 +36,16 @@ def published() -> dict[str, Any]:
     return golden.published()
 
 
+@pytest.fixture
+def closed_figures() -> Iterator[None]:
+    """Begin without figures, and leave none behind."""
+    from matplotlib import pyplot as plt  # late: few tests draw
+
+    assert plt.get_fignums() == []
+    yield
+    plt.close("all")
+
+
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the toy checkpoint, which no test may change."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,13 +21,7 @@ from tests import made
 from tests.drawn import bars, corners, legend, lines, rings
 
 mpl.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    assert plt.get_fignums() == []
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("closed_figures")
 
 
 PLOTS = {

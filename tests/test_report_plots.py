@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
@@ -18,13 +16,7 @@ from ster.vectors.strengths import Strength
 from tests import made
 
 mpl.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    assert plt.get_fignums() == []
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("closed_figures")
 
 
 def lines(ax: Axes) -> dict[str, Any]:

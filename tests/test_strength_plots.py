@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import matplotlib as mpl
@@ -21,13 +20,7 @@ from tests import made
 from tests.drawn import bars, legend, lines, rings
 
 mpl.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    assert plt.get_fignums() == []
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("closed_figures")
 
 
 def below(ax: Axes) -> Axes:
