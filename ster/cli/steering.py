@@ -63,6 +63,12 @@ def take_whole(command: str, instead: str) -> Callable[[str], str]:
     return check
 
 
+def check_strength(word: str) -> str:
+    """Refuse what is no strength, as a flag's callback."""
+    parse_one_strength(word)
+    return word
+
+
 def parse_one_strength(word: str) -> Strength:
     """Read one strength of a command line.
 

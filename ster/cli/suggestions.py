@@ -91,8 +91,9 @@ def is_checkpoint(path: str) -> bool:
 
 def _checkpoints(path: str) -> list[str]:
     """Return a directory if it looks like a model's, or else those in it that do."""
-    inner = [os.path.join(path, name) for name in _names(path)]
-    return [path] if is_checkpoint(path) else [*filter(is_checkpoint, inner)]
+    if is_checkpoint(path):
+        return [path]
+    return [*filter(is_checkpoint, (os.path.join(path, e) for e in _names(path)))]
 
 
 def _near(name: str, names: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ster.cli.steering import parse_one_strength, split_vector
+from ster.cli.steering import check_strength, split_vector
 from ster.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,12 +18,6 @@ def _check_vectors(words: list[str] | None) -> list[str]:
     for word in words or []:
         split_vector(word)
     return words or []
-
-
-def _check_strength(word: str) -> str:
-    """Refuse what is no strength."""
-    parse_one_strength(word)
-    return word
 
 
 Vectors = Annotated[
@@ -41,7 +35,7 @@ StrengthOption = Annotated[
     typer.Option(
         "--strength",
         metavar="<S>",
-        callback=_check_strength,
+        callback=check_strength,
         help="How much of the vectors is added: a length in the residual stream, for "
         "a vector as it was fitted, or 0.05n, so many times each layer's own mean "
         "residual norm; negative points the other way.",

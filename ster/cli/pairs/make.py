@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -79,16 +78,15 @@ Output = Annotated[
 ]
 
 
-def _check_trait(trait: str, place: str) -> None:
+def _check_trait(trait: str, form: str) -> None:
     """Refuse a name where the file has no place for one.
 
     Raises:
         UsageError: It is lines of pairs, or a table.
     """
-    suffix = os.path.splitext(place)[1].lower()
-    if trait and suffix in (".jsonl", ".csv", ".tsv"):
+    if trait and form != "json":
         raise UsageError(
-            f"--trait needs a .json output: {suffix} has no place for a name",
+            f"--trait needs a .json output: .{form} has no place for a name",
             "what is read of it is named after the file",
             field="--trait",
             found=trait,
@@ -119,9 +117,8 @@ def make(
     opposite = [take_text("--negative", word) for word in negative]
     match_wordings(for_all, opposite)
     place = take_output(output_path) or output_path
-    _check_trait(trait, place)
     check_output(place, input_file(prompts_path))
-    output_format(place, FORMATS)
+    _check_trait(trait, output_format(place, FORMATS))
     pairs = make_persona_pairs(
         for_all,
         opposite,

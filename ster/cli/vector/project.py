@@ -13,16 +13,10 @@ from ster.cli.applying import ApplyingFlags, with_applying_flags
 from ster.cli.model import ModelFlags, with_model_flags
 from ster.cli.options import Text, TrainedRole, TrainedTokens
 from ster.cli.pairs.options import Label, PositiveValue, check_label, read_pairs
-from ster.cli.steering import parse_one_strength, take_whole
+from ster.cli.steering import check_strength, parse_one_strength, take_whole
 from ster.cli.tables.projections import draw_projection
 from ster.cli.vector.options import Pairs
 from ster.errors import UsageError
-
-
-def _check_strength(word: str) -> str:
-    """Refuse what is no strength."""
-    parse_one_strength(word)
-    return word
 
 
 def _check_components(number: int) -> int:
@@ -59,7 +53,7 @@ StrengthOption = Annotated[
     typer.Option(
         "--strength",
         metavar="<S>",
-        callback=_check_strength,
+        callback=check_strength,
         help="How much of the vector: a number, or 0.05n, so many times each "
         "layer's own mean residual norm.",
     ),
