@@ -119,7 +119,7 @@ class StrengthScoring:
         """Tell at which strength which vector does what the opposite vector does."""
         if self.trial.applying.is_odd:
             return opposite(strength), False
-        return strength, True
+        return strength, not self.trial.applying.is_even
 
     def _score_copies(
         self, strengths: Sequence[Strength], pairs: Sequence[int]
