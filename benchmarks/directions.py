@@ -16,8 +16,8 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ster
-from ster.runs.session import Session
+from ster.runs.scoring import Scorer, plan_scoring
 from ster.vectors.directions import fit_directions
 from ster.vectors.effects import random_directions
 from ster.vectors.methods import EFFECT_METHODS
 from ster.workflows.choosing_by_effect import STRENGTH
-from ster.workflows.steering_halves import RANDOM_DIRECTIONS, Half
+from ster.workflows.steering_halves import RANDOM_DIRECTIONS, measure_odd
 from ster.workflows.strengths import encode_sides
 
 PAIRS = Path(__file__).parent / "pairs"
@@ -103,39 +103,46 @@ class Measured:
         """
         read = self._runtime.activations(self._choosing).array
         rows = read.reshape(NUM_CHOOSING, 2, *read.shape[1:])
-        with open_half(self._runtime._session, self._judging) as half:
+        with self._open() as scorer:
             for layer in range(rows.shape[2]):
                 if f"caa {layer}" not in self._effects:
-                    self._judge(half, layer, rows[:, :, layer])
+                    self._judge(scorer, layer, rows[:, :, layer])
             caa = {
                 at: np.mean(self._effects[f"caa {at}"]) for at in range(rows.shape[2])
             }
             best = max(caa, key=lambda at: caa[at])
             for layer in {best, self._found["chosen"]["effect"]["layer"]}:
-                self._judge_chance(half, layer, rows[:, :, layer])
+                self._judge_chance(scorer, layer, rows[:, :, layer])
 
     @property
     def _effects(self) -> dict[str, list[float]]:
         effects: dict[str, list[float]] = self._found["effects"]
         return effects
 
-    def _judge(self, half: Half, layer: int, rows: F32) -> None:
+    def _judge(self, scorer: Scorer, layer: int, rows: F32) -> None:
         sides = rows[:, 0, None], rows[:, 1, None]
         named = {each: fit_directions(each, *sides)[0] for each in EFFECT_METHODS}
         by_accuracy = self._found["chosen"]["accuracy"]
         if layer == by_accuracy["layer"]:
             named["accuracy"] = np.float32(by_accuracy["direction"])
-        found = steer(half, np.stack([*named.values()]), layer, rows)
+        found = steer(scorer, np.stack([*named.values()]), layer, rows)
         self._effects.update(
             {f"{name} {layer}": each for name, each in zip(named, found, strict=True)}
         )
         self._keep()
 
-    def _judge_chance(self, half: Half, layer: int, rows: F32) -> None:
+    def _judge_chance(self, scorer: Scorer, layer: int, rows: F32) -> None:
         drawn = random_directions(RANDOM_DIRECTIONS, rows.shape[-1], layer)
-        rolled = steer(half, drawn, layer, rows)
+        rolled = steer(scorer, drawn, layer, rows)
         self._found["random"][str(layer)] = [float(np.mean(each)) for each in rolled]
         self._keep()
+
+    def _open(self) -> AbstractContextManager[Scorer]:
+        """Open the weights, to steer the sides of the pairs for the verdict."""
+        session = self._runtime._session
+        sides = encode_sides(session, self._judging, None).scored.sides
+        plan = plan_scoring(session, sides, None, steerings=2 * RANDOM_DIRECTIONS)
+        return plan.open()
 
     def _keep(self) -> None:
         self._path.write_text(json.dumps(self._found, indent=1))
@@ -157,31 +164,19 @@ def take(
     return ster.PairSet(trait_name=name, pairs=tuple(pairs[at] for at in numbers))
 
 
-@contextmanager
-def open_half(session: Session, pairs: ster.PairSet) -> Iterator[Half]:
-    """Open the weights, to steer the sides of pairs."""
-    sides = encode_sides(session, pairs, None).scored
-    plan = sides.plan(session, steerings=2 * RANDOM_DIRECTIONS)
-    with plan.open() as scorer:
-        unsteered = sides.score(scorer, [{}])[0].neutral
-        yield Half(
-            sides=sides, scorer=scorer, pairs=[], fitted_on=[], neutral=unsteered
-        )
-
-
-def steer(half: Half, directions: F32, layer: int, rows: F32) -> list[list[float]]:
+def steer(scorer: Scorer, directions: F32, layer: int, rows: F32) -> list[list[float]]:
     """Return the effect of each direction on each pair, in nats.
 
     Args:
-        half: The pairs.
+        scorer: Of the sides of pairs.
         directions: Each of length 1, (num_directions, hidden_size).
         layer: Where they are added.
         rows: What was read there, whose mean norm the strength is a share of.
     """
     norm = np.linalg.norm(rows, axis=-1).mean()
     deltas = directions * np.float32(float(STRENGTH.removesuffix("n")) * norm)
-    found, _ = half.measure(layer, deltas)
-    return [[float(effect) for effect in each] for each in found]
+    found: list[list[float]] = measure_odd(scorer, layer, deltas).tolist()
+    return found
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ class Half:
         pairs: The numbers of the pairs.
         fitted_on: Those of the other half.
         neutral: Log p per token of the neutral answers, unsteered.
+        alone: What scores the sides without the neutral answers.
     """
 
     sides: SteeredSides
@@ -48,6 +49,7 @@ class Half:
     pairs: list[int]
     fitted_on: list[int]
     neutral: float
+    alone: Scorer
 
     def measure(self, layer: int, deltas: F32) -> tuple[F64, F64]:
         """Steer by plus and minus some vectors after a layer.
@@ -92,11 +94,9 @@ class Measuring:
 
     Args:
         halves: Each steered by what was fitted on the other.
-        alone: Score the sides of each without the neutral answers.
     """
 
     halves: list[Half]
-    alone: list[Scorer]
 
     @classmethod
     @contextmanager
@@ -115,9 +115,6 @@ class Measuring:
         scored = [thin(half, MOST_SCORED) for half in halves]
         parts = [sides.take(half) for half in scored]
         plans = [part.plan(session, steerings=number) for part in parts]
-        of_sides = [
-            plan_scoring(session, part.sides, None, steerings=number) for part in parts
-        ]
         longest = max(plans, key=lambda each: each.plan.num_tokens)
         with longest.open() as scorer:
             opened: list[Half] = []
@@ -130,10 +127,15 @@ class Measuring:
                         pairs=scored[at],
                         fitted_on=halves[1 - at],
                         neutral=part.score(own, [{}])[0].neutral,
+                        alone=replace(
+                            scorer,
+                            scoring=plan_scoring(
+                                session, part.sides, None, steerings=number
+                            ),
+                        ),
                     )
                 )
-            alone = [replace(scorer, scoring=each) for each in of_sides]
-            yield cls(halves=opened, alone=alone)
+            yield cls(halves=opened)
 
     def measure(
         self,
@@ -206,13 +208,9 @@ class Measuring:
         drawn *= _amount(layer, rows, share)
         effects: list[float] = []
         for at in range(0, len(drawn), len(EFFECT_METHODS)):
-            few = _both_ways(layer, drawn[at : at + len(EFFECT_METHODS)])
-            scores = np.concatenate(
-                [np.array(each.score_all(few, _label(layer))) for each in self.alone],
-                axis=1,
-            )
-            both = zip(scores[0::2], scores[1::2], strict=True)
-            effects += [float(odd_parts(up, down).mean()) for up, down in both]
+            few = drawn[at : at + len(EFFECT_METHODS)]
+            found = [measure_odd(half.alone, layer, few) for half in self.halves]
+            effects += map(float, np.concatenate(found, axis=1).mean(axis=1))
         return effects
 
     def _measure(
@@ -272,6 +270,22 @@ def _choose(
         tied = key != best and not (less.interval and less.interval[0] > 0)
         found.append(replace(measured[key], selected=key == best, tied=tied))
     return found
+
+
+def measure_odd(scorer: Scorer, layer: int, deltas: F32) -> F64:
+    """Steer pairs by plus and minus some vectors after a layer.
+
+    Args:
+        scorer: Of their sides alone, positive and negative alternating.
+        layer: A block index.
+        deltas: (num_vectors, hidden_size).
+
+    Returns:
+        The odd part of each pair's shift, (num_vectors, num_pairs).
+    """
+    scores = np.array(scorer.score_all(_both_ways(layer, deltas), _label(layer)))
+    both = zip(scores[0::2], scores[1::2], strict=True)
+    return np.array([odd_parts(up, down) for up, down in both])
 
 
 def _both_ways(layer: int, deltas: F32) -> list[Deltas]:
