@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ster.decoder.contract import Decoder
-from ster.runs.growing import Growth, grow
+from ster.runs.growing import grow
+from ster.runs.growth import Growth
 from ster.runs.sampling import Sampling
 from ster.runs.session import Session
 

@@ -129,23 +129,66 @@ def test_each_text_draws_as_if_alone(tmp_path, device):
     assert together != grow_tokens(session, PROMPTS, 8)
 
 
-def test_a_text_that_rounding_might_change_begins_again_alone(tmp_path, monkeypatch):
+def close_at(monkeypatch: pytest.MonkeyPatch, *steps: int) -> list[tuple[int, int]]:
+    """Call the first text's tokens close at some steps of those that have company.
+
+    Returns:
+        What happens from now on: how many texts get a token in each step, and how many
+        tokens the first of them has then.
+    """
+    happened: list[tuple[int, int]] = []
+    choose = growing.Batch._choose
+
+    def note(batch: Any, hidden: Any, texts: Any) -> Any:
+        chosen = choose(batch, hidden, texts)
+        happened.append((len(texts), len(texts[0].token_ids)))
+        together = [each for each in happened if each[0] > 1]
+        if len(texts) > 1 and len(together) - 1 in steps:
+            chosen.is_close[0] = True
+        return chosen
+
+    monkeypatch.setattr(growing.Batch, "_choose", note)
+    return happened
+
+
+def test_a_token_that_rounding_might_change_is_chosen_alone(tmp_path, monkeypatch):
     session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
     expected = [grow_tokens(session, [each], 5)[0] for each in PROMPTS]
-    begun = []
-    begin_again = growing.Batch._begin_again
+    happened = close_at(monkeypatch, 2)
+    assert grow_tokens(session, PROMPTS, 5) == expected
+    many = len(PROMPTS)
+    together = [(many, 0), (many, 1), (many, 2)]
+    alone = [(1, 0), (1, 1), (1, 2)]
+    assert happened == [*together, *alone, (many, 3), (many, 4)]
 
-    def begin(batch: Any, grown: Any) -> Any:
-        begun.append(grown.number)
-        yield from begin_again(batch, grown)
 
-    monkeypatch.setattr(growing.Batch, "_begin_again", begin)
+def test_a_text_with_two_such_tokens_stays_alone(tmp_path, monkeypatch):
+    session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
+    expected = [grow_tokens(session, [each], 5)[0] for each in PROMPTS]
+    happened = close_at(monkeypatch, 0, 2)
+    assert grow_tokens(session, PROMPTS, 5) == expected
+    many = len(PROMPTS)
+    first = [(many, 0), (1, 0), (many, 1), (many, 2)]
+    alone = [(1, tokens) for tokens in range(5)]
+    assert happened == [*first, *alone, (many - 1, 3), (many - 1, 4)]
+
+
+def test_a_text_that_ends_at_such_a_token_ends(tmp_path, monkeypatch):
+    session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
+    whole = grow_tokens(session, PROMPTS[:1], 5)[0]
+    stops = {whole[1]}
+    assert whole[0] not in stops
+    expected = [grow_tokens(session, [each], 5, stop_ids=stops)[0] for each in PROMPTS]
+    close_at(monkeypatch, 1)
+    assert grow_tokens(session, PROMPTS, 5, stop_ids=stops) == expected
+    assert expected[0] == whole[:1]
+
+
+def test_all_tokens_may_be_close(tmp_path, monkeypatch):
+    session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
+    expected = [grow_tokens(session, [each], 5)[0] for each in PROMPTS]
     monkeypatch.setattr(numpy_decoder, "CLOSE", 1e9)
     assert grow_tokens(session, PROMPTS, 5) == expected
-    assert begun == [*range(len(PROMPTS))]
-    begun.clear()
-    assert grow_tokens(session, PROMPTS[:1], 5) == expected[:1]
-    assert not begun  # it is alone
 
 
 def test_two_tokens_that_are_as_likely_are_close(tmp_path):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from ster.decoder.steerings import Steerings
-from ster.runs.growing import Growth, grow
+from ster.runs.growing import grow
+from ster.runs.growth import Growth
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling

@@ -8,9 +8,9 @@ never text.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from ster.decoder.contract import Chosen, Decoder
 from ster.decoder.steerings import Steerings
 from ster.decoder.whole import WholeModel
+from ster.runs.growth import Growing, Growth
 from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
-from ster.runs.sampling import Sampling, make_drawing, make_sampler
+from ster.runs.sampling import make_drawing, make_sampler
 from ster.runs.streams import Part, pack_steered
 from ster.stream.changes import Deltas
 from ster.stream.packing import DistinctTokens, Ints, Tokens
@@ -28,74 +29,9 @@ from ster.stream.texts import Texts
 
 Array = TypeVar("Array")
 F32 = NDArray[np.float32]
-# Why a text ended: a stop token, as many tokens as asked for, or the trained length is
-# full.
-Ended = Literal["stop", "length", "context"]
 # Of those at work, as many have to leave before others enter: what is read at once
 # should be worth it.
 ENTERING_SHARE = 4
-
-
-@dataclass(slots=True, kw_only=True)
-class Growing:
-    """A text that grows.
-
-    Args:
-        number: Its number among all.
-        prompt: The tokens that it begins with.
-        steering: Number of what it is steered with.
-        random: Where its tokens are drawn from.
-        token_ids: The tokens that were written.
-        ended: Why it ended; None where it has not.
-        is_finite: The logits of its next token were finite numbers.
-    """
-
-    number: int
-    prompt: Tokens
-    steering: int
-    random: np.random.Generator
-    token_ids: list[int] = field(default_factory=list)
-    ended: Ended | None = None
-    is_finite: bool = True
-
-    @property
-    def tokens(self) -> list[int]:
-        """All its tokens."""
-        return [*self.prompt, *self.token_ids]
-
-    def __len__(self) -> int:
-        """Count all its tokens."""
-        return len(self.prompt) + len(self.token_ids)
-
-    def add(self, token: int, growth: Growth, max_position_embeddings: int) -> None:
-        """Take its next token, or end at it."""
-        if token in growth.stop_ids or not self.is_finite:
-            self.ended = "stop"
-            return
-        self.token_ids.append(token)
-        if len(self.token_ids) == growth.max_new_tokens:
-            self.ended = "length"
-        elif len(self) == max_position_embeddings:
-            self.ended = "context"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """How texts grow.
-
-    Args:
-        sampling: How their tokens are chosen.
-        stop_ids: The end-of-text tokens.
-        max_new_tokens: Most tokens of each.
-        max_texts: Texts at work at once, at most.
-        reading_tokens: Tokens that are read at once, at most, unless one text has more.
-    """
-
-    sampling: Sampling
-    stop_ids: Collection[int]
-    max_new_tokens: int
-    max_texts: int = 1
-    reading_tokens: int = 0
 
 
 def grow(
@@ -115,8 +51,8 @@ def grow(
         growth: How they grow.
 
     Yields:
-        A text each time that it has one more token, or has ended. A text whose next
-        token another rounding might have chosen otherwise begins again, alone.
+        A text each time that it has one more token, or has ended. A token that
+        another rounding might have chosen otherwise is chosen with its text alone.
     """
     texts = [
         Growing(
@@ -293,20 +229,31 @@ class Batch(Generic[Array]):
         is_close = self._decoder.to_host(chosen.is_close)
         for text, token, close in zip(texts, token_ids, is_close, strict=True):
             if close and not self._is_alone:
-                yield from self._begin_again(text)
+                yield from self._choose_alone(text)
                 continue
             text.is_finite = token >= 0
             text.add(int(token), self._growth, self._spec.max_position_embeddings)
             yield text
 
-    def _begin_again(self, text: Growing) -> Iterator[Growing]:
-        """Grow a text alone from its prompt on; its tokens so far are the same.
+    def _choose_alone(self, text: Growing) -> Iterator[Growing]:
+        """Give a text the next token that it gets alone, from its prompt on.
 
-        Only where the likeliest is taken is a token close: nothing was drawn.
+        Its tokens so far are the same, and so are those after it until one is close
+        again. A text to which that happens twice stays alone: it is not to begin
+        again and again. Only where the likeliest is taken is a token close:
+        nothing was drawn.
         """
-        text.token_ids = []
-        alone = Batch(self._decoder, self._steerings, self._growth, [text])
-        yield from alone.run()
+        alone = replace(text, token_ids=[])
+        batch = Batch(self._decoder, self._steerings, self._growth, [alone])
+        for _ in batch.run():
+            if alone.ended is None and len(alone) <= len(text):
+                continue
+            text.token_ids = [*alone.token_ids]
+            text.ended, text.is_finite = alone.ended, alone.is_finite
+            yield text
+            if not text.was_close:
+                break
+        text.was_close = True
 
     def _let_go(self) -> Ints:
         """Let texts leave that have ended, or have to be read anew.

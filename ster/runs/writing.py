@@ -14,7 +14,8 @@ from ster.decoder.contract import Decoder
 from ster.documents.prompt_sets.value import Prompts, PromptSet
 from ster.errors import PromptError
 from ster.reporting import Progress
-from ster.runs.growing import Ended, Growing, Growth, grow
+from ster.runs.growing import grow
+from ster.runs.growth import Ended, Growing, Growth
 from ster.runs.plan import Plan
 from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
