@@ -84,9 +84,12 @@ class NumpyBlock:
         """Attend from the new token of each text."""
         if not isinstance(cache, NumpyCache):
             raise TypeError("new tokens attend to what a cache of this decoder holds")
-        q, k, v = self._project(hidden, rotary, None)
-        cache.append(k, v, following)
         attn = self.self_attn
+        if len(self._slices(len(hidden))) > 1:
+            q, k, v = self._project(hidden, rotary, None)
+        else:  # what one slice makes need not be gathered
+            q, k, v = attn.project(self._normed(hidden), rotary, self.scratch)
+        cache.append(k, v, following)
         return attend_following(following, q, cache, attn.spec, attn.sinks)
 
     def _project(

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.architecture.parts import ClampedSwiglu
-from ster.decoder.numpy.scratch import Scratch
+from ster.decoder.numpy.scratch import F32_WIDTH, Scratch
 from ster.decoder.numpy.threads import quiet
 
 F32 = NDArray[np.float32]
 # Keys and values: f32, or f16 in an f16 run.
 Hidden = NDArray[np.float32] | NDArray[np.float16]
-F32_WIDTH: np.dtype[Any] = np.dtype(np.float32)
 
 # Values of a slice's widest intermediate: enough rows that a product pays for packing
 # its weights, and few enough that what stands between products stays near the core.

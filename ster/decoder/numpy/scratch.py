@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 F32 = npt.NDArray[np.float32]
+F32_WIDTH: np.dtype[Any] = np.dtype(np.float32)
+NONE: F32 = np.empty(0, np.float32)
 
 
 class Scratch:
@@ -23,13 +25,19 @@ class Scratch:
         self._held = threading.local()
 
     def __call__(
-        self, name: str, *shape: int, dtype: npt.DTypeLike = np.float32
+        self, name: str, *shape: int, dtype: np.dtype[Any] = F32_WIDTH
     ) -> npt.NDArray[Any]:
         """Take an array of a shape; what is in it is left over."""
-        size, held = math.prod(shape), vars(self._held)
-        if name not in held or held[name].size < size or held[name].dtype != dtype:
-            held[name] = np.empty(size, dtype)
-        taken: npt.NDArray[Any] = held[name][:size].reshape(shape)
+        held: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = vars(self._held)
+        memory, taken = held.get(name, (NONE, NONE))
+        # Mostly it is the last one again, and for a single row all the rest is slow.
+        if taken.shape == shape and taken.dtype == dtype:
+            return taken
+        size = math.prod(shape)
+        if memory.size < size or memory.dtype != dtype:
+            memory = np.empty(size, dtype)
+        taken = memory[:size].reshape(shape)
+        held[name] = memory, taken
         return taken
 
     def columns(self, name: str, num_rows: int, num_columns: int) -> F32:

@@ -38,7 +38,7 @@ def attend_following(
     num_texts, num_heads, head_dim = q.shape
     own_keys, own_values = cache.own(num_texts, following.num_own_keys)
     kv_heads, split = own_keys.shape[1], following.num_stem_keys
-    queries = (q * np.float32(attention.scale)).reshape(
+    queries = np.multiply(q, np.float32(attention.scale), order="C").reshape(
         num_texts, kv_heads, num_heads // kv_heads, head_dim
     )
     shape = *queries.shape[:3], split + following.num_own_keys

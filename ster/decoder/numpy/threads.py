@@ -84,6 +84,8 @@ class Threads:
         than. A few rows stay together: then the weights bound the work, not the rows,
         and BLAS itself reads them on all cores.
         """
+        if num_rows < min(2 * LEAST_ROWS, most):
+            return [slice(0, num_rows)]
         grains = -(-num_rows // GRAIN)
         count = max(-(-grains // (most // GRAIN)), 1)
         count = max(count, min(self.num_threads, num_rows // LEAST_ROWS))

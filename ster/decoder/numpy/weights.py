@@ -21,7 +21,6 @@ from ster.decoder.numpy.block import NumpyBlock
 from ster.decoder.numpy.experts import Experts
 from ster.decoder.numpy.parts import (
     F32,
-    F32_WIDTH,
     MLP,
     AnyNorm,
     LayerNorm,
@@ -29,7 +28,7 @@ from ster.decoder.numpy.parts import (
     RMSNorm,
     rounded,
 )
-from ster.decoder.numpy.scratch import Scratch
+from ster.decoder.numpy.scratch import F32_WIDTH, Scratch
 from ster.decoder.numpy.threads import Threads, usable_cores
 
 # Values converted at a time: they stay in a core's cache between the two steps.
