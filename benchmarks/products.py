@@ -6,6 +6,10 @@ the rest sees the last tokens. One block's random weights serve for all blocks a
 results go to the same place each time, so this is a lower bound. Of experts each has
 the rows that it is said to have, and a product for each matrix.
 
+Of one token that is written alone (``--token``) every block has weights of its own, as
+the reading of them is what takes the time, and the head is there; what has the same
+inputs is one product.
+
 Prints ``{"seconds", "flops"}``; with MLX also ``"ceiling"``, the most operations a
 second that large square products reach at this width.
 """
@@ -50,7 +54,10 @@ def main() -> None:
     if not isinstance(spec, ModelSpec):
         raise SystemExit("its blocks are not ster's own, so their shapes are not known")
     make = numpy_pass if options.device == "cpu" else mlx_maker(options)
-    passes = make_passes(spec, options, make)
+    if options.token:
+        passes = [make(shapes) for shapes in token_shapes(spec)]
+    else:
+        passes = make_passes(spec, options, make)
     answer: dict[str, Any] = {
         "seconds": time_passes(passes),
         "flops": sum(count(each.shapes) for each in passes),
@@ -66,8 +73,9 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--model", "--device", "--precision"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--tokens", type=int, required=True, help="distinct tokens")
-    parser.add_argument("--last", type=int, required=True, help="distinct last tokens")
+    parser.add_argument("--token", action="store_true", help="one, written alone")
+    parser.add_argument("--tokens", type=int, help="distinct tokens")
+    parser.add_argument("--last", type=int, help="distinct last tokens")
     parser.add_argument("--blocks", type=int, help="how many; all where not given")
     help = "of each block, how many rows each expert serves; JSON"
     parser.add_argument("--experts", type=json.loads, help=help)
@@ -121,6 +129,22 @@ def block_shapes(
     ]
     for rows, matrix in matrices:
         yield rows, matrix.inputs, matrix.outputs
+
+
+def token_shapes(spec: ModelSpec) -> Iterator[list[Shape]]:
+    """List the products of one token, block by block, then the head's."""
+    for block in spec.layers:
+        attention, feed_forward = block.attention, block.feed_forward
+        if isinstance(feed_forward, Experts):
+            raise SystemExit("which experts a token chooses is not known")
+        groups = (
+            (attention.q_proj, attention.k_proj, attention.v_proj),
+            (attention.o_proj,),
+            feed_forward.inner,
+            (feed_forward.down_proj,),
+        )
+        yield [(1, each[0].inputs, sum(one.outputs for one in each)) for each in groups]
+    yield [(1, spec.output.inputs, spec.output.outputs)]
 
 
 def count(shapes: list[Shape]) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -21,6 +23,8 @@ from benchmarks.rates import beside_reading, timer, token_seconds
 PROMPT = "Tell me a long story about a fox who lives by the sea."
 # What a token may take, over reading the weights once.
 WANTED = 1.3
+# The bare products of a larger model are not timed.
+MOST_PRODUCT_BYTES = 2 << 30
 # Too small to change a token, and added to every row like any other.
 FAINT = 1e-6
 
@@ -148,6 +152,7 @@ def table(setup: Setup, sizes: Sizes) -> str:
         "same text",
         "a token / its weights read once",
         f"over reading (at most {WANTED})",
+        "its bare products over reading",
     )
     row = (
         "greedy, after a template's prompt",
@@ -155,7 +160,11 @@ def table(setup: Setup, sizes: Sizes) -> str:
         tables.both(*(f"{sizes.tokens / one['seconds']:.1f}" for one in (ster, peer))),
         f"{ster['steering'] - 1:+.1%}",
         "yes" if ster["text"] == peer["text"] else "no",
-        *reading_cells(ster["token"], read_weights(setup, model)),
+        *reading_cells(
+            ster["token"],
+            read_weights(setup, model),
+            partial(time_products, setup, model),
+        ),
     )
     return tables.table(titles, [row])
 
@@ -170,11 +179,29 @@ def read_weights(setup: Setup, model: str) -> dict[str, Any] | None:
     return read
 
 
-def reading_cells(token: float, read: dict[str, Any] | None) -> tuple[str, str]:
-    """Write a token's time, beside that of reading its weights where it is known."""
+def time_products(setup: Setup, model: str) -> float:
+    """Time the bare products of a token, in numpy on the cpu."""
+    asked = ["--model", model, "--device", "cpu", "--precision", setup.precision]
+    seconds: float = ask([*PYTHON, "benchmarks.products", *asked, "--token"])["seconds"]
+    return seconds
+
+
+def reading_cells(
+    token: float, read: dict[str, Any] | None, products: Callable[[], float]
+) -> tuple[str, str, str]:
+    """Write a token's time, beside that of reading its weights where it is known.
+
+    Args:
+        token: In seconds.
+        read: What reading its weights took.
+        products: Times its bare products, where they lie in memory whole.
+    """
     if read is None:
-        return f"{1e3 * token:.1f} ms", "–"
-    return beside_reading(token, read["seconds"], read["bytes"])
+        return f"{1e3 * token:.1f} ms", "–", "–"
+    bare = "–"
+    if read["bytes"] <= MOST_PRODUCT_BYTES:
+        bare = tables.fine_ratio(products(), read["seconds"])
+    return *beside_reading(token, read["seconds"], read["bytes"]), bare
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import big_model, experts, mixture, quantized, quantizer
+from benchmarks import big_model, experts, mixture, quantized, quantizer, writing
 from benchmarks.cases import make_cases, write_prompts
 from benchmarks.commands import PYTHON, Setup, counted
 from benchmarks.process import Run, ask
-from benchmarks.products import block_shapes
+from benchmarks.products import block_shapes, token_shapes
+from benchmarks.weights import token_values
 from ster import load
 from ster.architecture.quantization import Format
 from ster.architecture.spec import ModelSpec
@@ -196,3 +197,30 @@ class TestExperts:
         assert router == (4, 32, 8)
         assert served[:3] == [(4, 32, 16), (4, 32, 16), (4, 16, 32)]
         assert sum(map(math.prod, served)) == 8 * 3 * 16 * 32
+
+
+class TestTokens:
+    def test_a_tokens_products_take_every_matrix_once(self, plain: Path):
+        spec = load(str(plain)).config
+        assert isinstance(spec, ModelSpec)
+        *blocks, head = token_shapes(spec)
+        assert len(blocks) == spec.num_hidden_layers
+        assert head == [(1, spec.hidden_size, spec.vocab_size)]
+        values = sum(math.prod(each) for block in blocks for each in block)
+        assert values + math.prod(head[0]) == token_values(spec).matrices
+        words = ["--model", str(plain), "--device", "cpu", "--precision", "f32"]
+        timed = ask([*PYTHON, "benchmarks.products", *words, "--token"])
+        assert timed["flops"] == 2 * token_values(spec).matrices
+        assert timed["seconds"] > 0
+
+    def test_a_tokens_time_stands_beside_reading_and_products(self):
+        read = {"seconds": 0.02, "bytes": 500_000_000}
+        cells = writing.reading_cells(0.026, read, lambda: 0.024)
+        assert cells == ("26.0 ms / 20.0 ms (25.0 GB/s)", "1.30", "1.20")
+        read["bytes"] = writing.MOST_PRODUCT_BYTES + 1
+        assert writing.reading_cells(0.026, read, fail)[2] == "–"
+        assert writing.reading_cells(0.026, None, fail) == ("26.0 ms", "–", "–")
+
+
+def fail() -> float:
+    raise AssertionError("it is not to be timed")
