@@ -28,7 +28,7 @@ def test_a_name_has_one_place_as_long_as_it_is_large_enough():
     assert place(small) == place(large)
     assert place(scratch("b", 4, 6)) != place(large)
     assert scratch("a", 100).shape == (100,)
-    assert scratch("a", 4, dtype=np.float16).dtype == np.float16
+    assert scratch("a", 4, dtype=np.dtype(np.float16)).dtype == np.float16
 
 
 def test_columns_lie_one_after_the_other():
