@@ -259,6 +259,9 @@ def chosen(effects: list[float], *, damage: float = 0.1, luck: float = 0.2):
         (chosen([1.0, 1.2, 0.8, 1.1]), None),
         (chosen([-1.0, -1.2, -0.8]), "steers the wrong way"),
         (chosen([0.0, 0.0, 0.0]), "steers neither way: +0.000"),
+        # Which way is not known.
+        (chosen([-0.5, 0.3, -0.1]), "not clearly above zero: -0.100"),
+        (chosen([-1.0]), "not clearly above zero: -1.000"),
         (chosen([1.0, -0.8, 1.5, 0.1]), "not clearly above zero"),
         (chosen([1.0]), "not clearly above zero"),
         (chosen([1.0, 1.2, 0.8, 1.1], luck=1.1), "no better than a random direction"),

@@ -187,7 +187,7 @@ class EffectSelection:
         if not effect:
             yield f"the best direction, {where}, steers neither way: {measured}"
             return
-        if effect < 0:
+        if self.effect.is_negative:
             yield f"the best direction, {where}, steers the wrong way: {measured}"
             return
         if error is None or effect < ERRORS_ABOVE_ZERO * error:

@@ -51,6 +51,11 @@ class Effect:
         return self.interval[0] if self.interval else -math.inf
 
     @property
+    def is_negative(self) -> bool:
+        """Whether zero lies above the interval; of one pair nothing is sure."""
+        return self.interval is not None and self.interval[1] < 0
+
+    @property
     def document(self) -> dict[str, object]:
         """What a report says of it."""
         return {
