@@ -262,7 +262,8 @@ def test_a_control_vector_of_another_program_names_no_model():
             [made.vector((0, 2), trait_name="b")],
             {},
             DirectionError,
-            'the vectors have no layer in common: "calm" has 1, 3: "b" has 0, 2',
+            'the vectors have no layer in common: "calm" has 1, 3: "b" has 0, 2: '
+            "vector train --layers, in Python layers=, fits at the same layers",
         ),
         (
             [made.vector((1, 2), trait_name="b")],

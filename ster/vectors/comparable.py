@@ -15,6 +15,9 @@ from ster.vectors.origins import is_same_model, spell_term
 if TYPE_CHECKING:
     from ster.vectors.steering import SteeringVector
 
+# What helps where vectors were fitted at different layers.
+SAME_LAYERS = "vector train --layers, in Python layers=, fits at the same layers"
+
 
 def check_numbers(num_vectors: int, clusters: int) -> None:
     """Refuse numbers of vectors and groups with which there is nothing to compare.
@@ -116,6 +119,7 @@ def choose_layers(
         raise DirectionError(
             "the vectors have no layer in common",
             *(f"{quoted(label)} has {abridge(v.layers)}" for label, v in both),
+            SAME_LAYERS,
             field="layers",
         )
     most = 1 + max(each.layers[-1] for each in vectors)

@@ -12,6 +12,7 @@ from ster.documents.activations.value import Activations
 from ster.errors import DirectionError, DocumentError, LayerError, UsageError
 from ster.layers import abridge
 from ster.text import quoted
+from ster.vectors.comparable import SAME_LAYERS
 from ster.vectors.metrics import score_rows
 from ster.vectors.origins import is_same_model
 
@@ -71,6 +72,7 @@ class Geometry:
             raise DirectionError(
                 "the vectors have no layer in common",
                 f"one has {abridge(self.layers)}, the other {abridge(other.layers)}",
+                SAME_LAYERS,
                 found=other.layers,
                 expected=self.layers,
             )
