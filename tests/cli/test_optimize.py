@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +13,7 @@ from ster.cli import run
 from ster.cli.tables.drawing import draw
 from ster.cli.tables.effects import draw_effects
 from tests.cli.user import User
+from tests.processes import on_screen
 from tests.test_choosing_by_effect import PAIRS, chosen
 
 LINE = ["vector", "optimize", "-m", "toy", "-p", "pairs.json", "-o", "calm.json"]
@@ -78,9 +82,41 @@ def test_by_accuracy_holds_a_fifth_out_unless_told(folder, capsys):
     }
 
 
-def test_a_table_has_effects_with_their_errors_and_what_speaks_against(monkeypatch):
+def test_a_table_has_effects_with_their_errors(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     text = draw(draw_effects(chosen([1.0, 1.2, 0.8, 1.0], luck=1.5)))
     assert "+1.000 ± 0.082" in text
     assert "0.100" in text  # the damage
-    assert "warning: caa at layer 2 steers no better than a random" in text
+
+
+def test_a_candidate_that_was_not_steered_with_has_a_dash_that_is_explained(
+    monkeypatch,
+):
+    monkeypatch.setenv("COLUMNS", "100")
+    found = chosen([1.0, 1.2, 0.8, 1.0])
+    assert "not steered with" not in draw(draw_effects(found))
+    other = replace(found.best, effect=None, damage=None, selected=False, layer=3)
+    both = replace(found, candidates=(*found.candidates, other))
+    text = draw(draw_effects(both))
+    assert re.search(r"^ +3 +caa +- +- +- ", text, re.M)
+    assert "-: not steered with" in text
+
+
+def test_what_a_narrow_table_leaves_out_is_named(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    found = chosen([1.0, 1.2, 0.8, 1.0])
+    text = draw(draw_effects(found))
+    assert "no room for fold accuracy and random, which --json prints" in text
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "no room" not in draw(draw_effects(found))
+
+
+@pytest.mark.parametrize("flags", [[], ["--write-anyway"]])
+def test_why_a_direction_is_doubtful_is_said_once(folder, monkeypatch, flags):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "300")
+    line = [*LINE, "--layers", "1,2", *flags]
+    code, shown = on_screen([sys.executable, "-m", "ster", *line])
+    assert code == (0 if flags else 1)
+    assert b"* best by the lower bound" in shown
+    assert shown.count(b"steers no better than a random direction") == 1

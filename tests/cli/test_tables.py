@@ -268,7 +268,9 @@ def test_tables_fit_the_terminal(monkeypatch: Any, width: int):
         assert "…" not in text
     whole = drawn(draw_selection(choice(candidate(1, 0.5), best)))
     assert ("0.900" in whole) == (width >= 40)
-    assert ("effect size" in whole) == (width >= 80)
+    headings, _, below = whole.partition("\n─")
+    assert ("effect size" in headings) == (width >= 80)
+    assert ("no room for " in below) == (width < 80)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

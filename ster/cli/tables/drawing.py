@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 WIDEST = 100
 # Between two columns.
 _GAP = 3
+# Columns without room that are named.
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """A table that leaves out what it has no room for.
+    """A table that leaves out what it has no room for, and says so below.
 
     Args:
         columns: Of the table.
@@ -81,6 +83,12 @@ class Columns:
             style = "bold" if number == self.marked else ""
             table.add_row(*(Text(cell, style=style) for cell in row))
         yield table
+        if missing := [each.name for each in self.columns if each not in columns]:
+            yield Text(
+                f"no room for {_listing(missing)}, which --json prints",
+                style="dim",
+                overflow="fold",
+            )
 
 
 def fitting(columns: Sequence[Column], room: int) -> list[Column]:
@@ -90,6 +98,15 @@ def fitting(columns: Sequence[Column], room: int) -> list[Column]:
     while sum(each.width for each in kept) > room and any(each.rank for each in kept):
         kept.remove(max(kept, key=lambda each: each.rank))
     return kept
+
+
+def _listing(names: Sequence[str]) -> str:
+    """Name a few, and count the rest."""
+    named, rest = names[:MOST_NAMED], len(names) - MOST_NAMED
+    if rest > 0:
+        return f"{', '.join(named)} and {rest} more"
+    *others, last = named
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def draw(parts: Iterable[RenderableType]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ster.cli.tables.drawing import Column, Columns, plain, share, warning
+from ster.cli.tables.drawing import Column, Columns, plain, share
 from ster.cli.tables.vectors import say_confounds, title
 from ster.text import counted, decimal
 
@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
-    """Show the best candidates beside chance, and why the best may not be used."""
+    """Show the best candidates beside chance; a warning or an error has the doubts."""
     from ster.vectors.effect_cards import rank_candidates
     from ster.vectors.trials import MAX_DAMAGE
 
@@ -30,27 +30,30 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     if len(ranked) > SHOWN:
         yield f"and {len(ranked) - SHOWN} more, which --json prints"
     yield plain(
-        f"* chosen by the lower bound of its effect: nats per pair at ± "
+        f"* best by the lower bound of its effect: nats per pair at ± "
         f"{found.strength}, each of {counted(found.num_scored, 'pair')} steered by "
         "what was fitted on the half without it"
     )
+    if any(each.effect is None for each in shown):
+        yield plain(
+            "-: not steered with, as it tells pairs apart no better than random "
+            "directions and others do"
+        )
     tied = sum(each.tied for each in ranked)
     if tied:
         which = "1 other effect" if tied == 1 else f"{tied} other effects"
-        yield plain(f"{which} cannot be told from the chosen one on these pairs (=)")
+        yield plain(f"{which} cannot be told from the best on these pairs (=)")
     yield plain(
         f"random directions there: the luckiest of {len(found.random_effects)} has "
         f"effect {found.luckiest:.3f}"
     )
     yield plain(
-        "damage: what log p per token of neutral answers loses; chosen among those "
-        f"up to {decimal(MAX_DAMAGE)}"
+        "damage: what log p per token of neutral answers loses; the best is among "
+        f"those up to {decimal(MAX_DAMAGE)}"
     )
     for sentence in found.advice:
         yield plain(sentence)
     yield from say_confounds(found.confounds)
-    for sentence in found.doubts:
-        yield warning(sentence)
 
 
 def _columns(shown: Sequence[EffectCandidate]) -> list[Column]:

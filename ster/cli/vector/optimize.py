@@ -178,6 +178,6 @@ def _refuse(
 ) -> Iterator[str]:
     """Show what was measured, then refuse."""
     found = error.selection
-    report, table = _report(found, template), partial(draw_effects, found)
-    yield from show(report, text=text, table=table)
+    table = partial(draw_effects, found)
+    yield from show(_report(found, template), text=text, table=table)
     raise error
