@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from statistics import mean
 
@@ -22,7 +23,7 @@ from ster import (
 from ster.documents.pair_sets.splits import split_indices
 from ster.documents.pair_sets.wordings import advise_wordings
 from ster.errors import DirectionError, SterError, UsageError
-from ster.reporting import SterWarning
+from ster.reporting import Progress, QuietReporter, SterWarning
 from ster.runs.scoring import Scorer
 from ster.vectors.effect_selection import (
     EffectCandidate,
@@ -145,6 +146,33 @@ def test_random_directions_steer_where_the_best_one_does(toy, selection):
     assert len(selection.random_effects) == 10
     assert selection.random_effects[:2] == pytest.approx(expected, abs=2e-5)
     assert selection.luckiest == max(map(abs, selection.random_effects))
+
+
+class Heard(QuietReporter):
+    """Keeps what is said of progress."""
+
+    def __init__(self):
+        self.said: list[Progress] = []
+
+    def progress(self, progress: Progress) -> None:
+        self.said.append(progress)
+
+
+def test_progress_counts_all_that_is_steered_as_one(toy):
+    heard = Heard()
+    with pytest.warns(SterWarning):
+        load(toy, reporter=heard).optimize(PAIRS, layers="1,2", seed=SEED)
+    labels = [label for label, _ in groupby(heard.said, key=lambda each: each.label)]
+    assert labels == ["reading pair", "scoring response", "scoring steered response"]
+    for label in labels:
+        said = [each for each in heard.said if each.label == label]
+        assert len({(each.num_prompts, each.num_tokens) for each in said}) == 1
+        done = [(each.prompts_done, each.tokens_done) for each in said]
+        assert done == sorted(done)
+        assert done[-1] == (said[0].num_prompts, said[0].num_tokens)
+    both = len(PAIRS) + len(NEUTRAL_ANSWERS)
+    # Two halves: at two layers with neutral answers, then ten at random, by threes.
+    assert heard.said[-1].num_prompts == 2 * (2 * both + 4 * len(PAIRS))
 
 
 def test_random_directions_do_not_score_neutral_answers(toy, monkeypatch):

@@ -78,9 +78,9 @@ def test_equal_strengths_and_zero_are_measured_once(
     asked: list[int] = []
     score_all = Scorer.score_all
 
-    def scored(self: Scorer, steerings: Sequence[Deltas], label: str) -> Any:
+    def scored(self: Scorer, steerings: Sequence[Deltas], *words: Any) -> Any:
         asked.append(len(steerings))
-        return score_all(self, steerings, label)
+        return score_all(self, steerings, *words)
 
     monkeypatch.setattr(Scorer, "score_all", scored)
     pairs = ster.PairSet.of([(text([3, 4]), text([5, 6]))])

@@ -19,7 +19,7 @@ from ster.errors import NumericsError
 from ster.runs.loop import run_blocks
 from ster.runs.places import check_places
 from ster.runs.plan import Plan
-from ster.runs.progress import report_block
+from ster.runs.progress import Whole, report_block
 from ster.runs.session import Session
 from ster.runs.streams import pack_steered
 from ster.stream.changes import Deltas
@@ -59,13 +59,13 @@ class Scorer:
     decoder: Decoder[Any]
 
     def score_all(
-        self, steerings: Sequence[Deltas], label: str = "scoring response"
+        self, steerings: Sequence[Deltas], whole: Whole | None = None
     ) -> list[list[float]]:
         """Sum the log-probabilities of each response's tokens, those that count.
 
         Args:
             steerings: As many as were planned for, or fewer.
-            label: What progress is called.
+            whole: What this is a part of, if progress counts more.
 
         Returns:
             For each steering the scores of all responses.
@@ -79,10 +79,19 @@ class Scorer:
         check_responses(self.scoring.responses, steerings)
         for number, wave in enumerate(plan.waves):
             responses = self.scoring.responses.take(wave)
-            on_block = partial(report_block, session, plan, number, label=label)
+            on_block = partial(
+                report_block,
+                session,
+                plan,
+                number,
+                label="scoring response",
+                whole=whole,
+            )
             found = score_responses(self.decoder, responses, steerings, on_block)
-            for whole, part in zip(scores, found, strict=True):
-                whole += part
+            for total, part in zip(scores, found, strict=True):
+                total += part
+        if whole is not None:
+            whole.finish(plan)
         for deltas, each in zip(steerings, scores, strict=True):
             finite = np.isfinite(each)
             if not finite.all():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ster.checkpoint.tokens.responses import EncodedResponses
+from ster.runs.progress import Whole
 from ster.runs.scoring import Scorer, Scoring, plan_scoring
 from ster.runs.session import Session
 from ster.stream.changes import Deltas
@@ -68,21 +69,21 @@ class SteeredSides:
         self,
         scorer: Scorer,
         steerings: Sequence[Deltas],
-        label: str = "scoring response",
+        whole: Whole | None = None,
     ) -> list[SideScores]:
         """Score them all under each of some steerings.
 
         Args:
             scorer: Of what ``plan`` planned.
             steerings: As many as were planned for, or fewer.
-            label: What progress is called.
+            whole: What this is a part of, if progress counts more.
 
         Raises:
             NumericsError: A score is no finite number.
         """
         num_tokens = sum(self.neutral.num_counted)
         found: list[SideScores] = []
-        for scores in scorer.score_all(steerings, label):
+        for scores in scorer.score_all(steerings, whole):
             sides, neutral = np.split(np.array(scores), [len(self.sides.forms)])
             found.append(
                 SideScores(sides=sides, neutral=float(neutral.sum() / num_tokens))

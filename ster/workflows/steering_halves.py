@@ -5,13 +5,14 @@ All that is measured at a layer runs as one stream, which is one up to that laye
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ster.runs.progress import Whole
 from ster.runs.scoring import Scorer, plan_scoring
 from ster.runs.session import Session
 from ster.stream.changes import Deltas
@@ -51,19 +52,20 @@ class Half:
     neutral: float
     alone: Scorer
 
-    def measure(self, layer: int, deltas: F32) -> tuple[F64, F64]:
+    def measure(self, layer: int, deltas: F32, whole: Whole) -> tuple[F64, F64]:
         """Steer by plus and minus some vectors after a layer.
 
         Args:
             layer: A block index.
             deltas: (num_vectors, hidden_size).
+            whole: What this is a part of.
 
         Returns:
             The odd part of each pair's shift, (num_vectors, num_pairs), and the damage
             at the worse sign, (num_vectors,).
         """
         steerings = _both_ways(layer, deltas)
-        found = self.sides.score(self.scorer, steerings, _label(layer))
+        found = self.sides.score(self.scorer, steerings, whole)
         ups, downs = found[0::2], found[1::2]
         both = [*zip(ups, downs, strict=True)]
         odd = [odd_parts(up.sides, down.sides) for up, down in both]
@@ -116,6 +118,7 @@ class Measuring:
         parts = [sides.take(half) for half in scored]
         plans = [part.plan(session, steerings=number) for part in parts]
         longest = max(plans, key=lambda each: each.plan.num_tokens)
+        whole = Whole.of("scoring response", [each.plan for each in plans])
         with longest.open() as scorer:
             opened: list[Half] = []
             for at, (part, plan) in enumerate(zip(parts, plans, strict=True)):
@@ -126,7 +129,7 @@ class Measuring:
                         scorer=own,
                         pairs=scored[at],
                         fitted_on=halves[1 - at],
-                        neutral=part.score(own, [{}])[0].neutral,
+                        neutral=part.score(own, [{}], whole)[0].neutral,
                         alone=replace(
                             scorer,
                             scoring=plan_scoring(
@@ -154,43 +157,44 @@ class Measuring:
             share: What is steered with, a share of each layer's norm.
             seed: Decides the random directions.
         """
-        found = self.measure_all(candidates, rows, layers, share)
+        beating = [each for each in candidates if each.reading.beats_random]
+        methods = _methods_by_layer(beating or candidates)
+        whole = self._count_work(len(methods))
+        odd, damage = self.measure_all(methods, rows, layers, share, whole)
+        found = _choose(candidates, odd, damage)
         best = next(each for each in found if each.selected)
         at_best = rows.at(layers.index(best.layer))
+        chance = self.measure_chance(best.layer, at_best, share, seed, whole)
         return Measured(
             candidates=tuple(found),
             best=best,
-            random_effects=tuple(self.measure_chance(best.layer, at_best, share, seed)),
+            random_effects=tuple(chance),
             num_scored=sum(len(half.pairs) for half in self.halves),
         )
 
     def measure_all(
         self,
-        candidates: Sequence[EffectCandidate],
+        methods: Mapping[int, Sequence[str]],
         rows: PairRows,
         layers: Sequence[int],
         share: Strength,
-    ) -> list[EffectCandidate]:
-        """Measure the candidates that beat random directions, or all if none does.
+        whole: Whole,
+    ) -> tuple[dict[tuple[int, str], F64], dict[tuple[int, str], float]]:
+        """Measure methods, those of a layer together.
 
         Returns:
-            All of them, the best one selected.
+            By layer and method, the odd part of each pair's shift, and the damage.
         """
-        beating = [each for each in candidates if each.reading.beats_random]
-        wanted = {(each.layer, each.method) for each in beating or candidates}
         odd: dict[tuple[int, str], F64] = {}
         damage: dict[tuple[int, str], float] = {}
-        for at, layer in enumerate(layers):
-            methods = [each for each in EFFECT_METHODS if (layer, each) in wanted]
-            if not methods:
-                continue
-            own = rows.at(at)
+        for layer, those in methods.items():
+            own = rows.at(layers.index(layer))
             amount = _amount(layer, own, share)
-            found, lost = self._measure(layer, methods, own, amount)
-            for index, method in enumerate(methods):
+            found, lost = self._measure(layer, those, own, amount, whole)
+            for index, method in enumerate(those):
                 odd[layer, method] = found[index]
                 damage[layer, method] = float(lost[index])
-        return _choose(candidates, odd, damage)
+        return odd, damage
 
     def measure_chance(
         self,
@@ -198,6 +202,7 @@ class Measuring:
         rows: PairRows,
         share: Strength,
         seed: int,
+        whole: Whole,
     ) -> list[float]:
         """Measure random directions at the layer that the rows are of.
 
@@ -209,12 +214,30 @@ class Measuring:
         effects: list[float] = []
         for at in range(0, len(drawn), len(EFFECT_METHODS)):
             few = drawn[at : at + len(EFFECT_METHODS)]
-            found = [measure_odd(half.alone, layer, few) for half in self.halves]
+            found = [measure_odd(half.alone, layer, few, whole) for half in self.halves]
             effects += map(float, np.concatenate(found, axis=1).mean(axis=1))
         return effects
 
+    def _count_work(self, num_layers: int) -> Whole:
+        """Count what is steered in all, at so many layers and then at random."""
+        draws = -(-RANDOM_DIRECTIONS // len(EFFECT_METHODS))
+        plans = [
+            plan
+            for half in self.halves
+            for plan in (
+                *[half.scorer.scoring.plan] * num_layers,
+                *[half.alone.scoring.plan] * draws,
+            )
+        ]
+        return Whole.of("scoring steered response", plans)
+
     def _measure(
-        self, layer: int, methods: Sequence[str], rows: PairRows, amount: np.float32
+        self,
+        layer: int,
+        methods: Sequence[str],
+        rows: PairRows,
+        amount: np.float32,
+        whole: Whole,
     ) -> tuple[F64, F64]:
         """Measure methods at a layer on both halves, each by the fit of the other.
 
@@ -230,7 +253,7 @@ class Measuring:
                 fit_directions(each, fit.positive, fit.negative) for each in methods
             ]
             deltas = np.concatenate(fits) * amount
-            found, lost = half.measure(layer, deltas)
+            found, lost = half.measure(layer, deltas, whole)
             odd.append(found)
             damage += lost / len(self.halves)
         return np.concatenate(odd, axis=1), damage
@@ -272,18 +295,21 @@ def _choose(
     return found
 
 
-def measure_odd(scorer: Scorer, layer: int, deltas: F32) -> F64:
+def measure_odd(
+    scorer: Scorer, layer: int, deltas: F32, whole: Whole | None = None
+) -> F64:
     """Steer pairs by plus and minus some vectors after a layer.
 
     Args:
         scorer: Of their sides alone, positive and negative alternating.
         layer: A block index.
         deltas: (num_vectors, hidden_size).
+        whole: What this is a part of, if progress counts more.
 
     Returns:
         The odd part of each pair's shift, (num_vectors, num_pairs).
     """
-    scores = np.array(scorer.score_all(_both_ways(layer, deltas), _label(layer)))
+    scores = np.array(scorer.score_all(_both_ways(layer, deltas), whole))
     both = zip(scores[0::2], scores[1::2], strict=True)
     return np.array([odd_parts(up, down) for up, down in both])
 
@@ -293,8 +319,14 @@ def _both_ways(layer: int, deltas: F32) -> list[Deltas]:
     return [{layer: sign * each} for each in deltas for sign in (1, -1)]
 
 
-def _label(layer: int) -> str:
-    return f"steering at layer {layer}, response"
+def _methods_by_layer(
+    candidates: Sequence[EffectCandidate],
+) -> dict[int, list[str]]:
+    """List the methods of candidates, layer by layer in their order."""
+    methods: dict[int, list[str]] = {}
+    for each in candidates:
+        methods.setdefault(each.layer, []).append(each.method)
+    return methods
 
 
 def thin(numbers: Sequence[int], most: int) -> list[int]:
