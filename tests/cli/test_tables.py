@@ -136,7 +136,7 @@ def test_ties_and_what_is_not_shown_are_counted():
     best = candidate(20, 0.9, selected=True)
     text = drawn(draw_selection(choice(*others, best)))
     assert "14 others have the same accuracy" in text
-    assert "and 5 more, which --json prints" in text
+    assert "and 5 more candidates, which --json prints" in text
     one = drawn(draw_selection(choice(candidate(1, 0.9), best)))
     assert "1 other has the same accuracy" in one
 

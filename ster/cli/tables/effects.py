@@ -28,7 +28,7 @@ def draw_effects(found: EffectSelection) -> Iterator[RenderableType]:
     shown = ranked[:SHOWN]
     yield Columns(columns=_columns(shown), marked=0)
     if len(ranked) > SHOWN:
-        yield f"and {len(ranked) - SHOWN} more, which --json prints"
+        yield f"and {len(ranked) - SHOWN} more candidates, which --json prints"
     yield plain(
         f"* best by the lower bound of its effect: nats per pair at ± "
         f"{found.strength}, each of {counted(found.num_scored, 'pair')} steered by "

@@ -25,7 +25,7 @@ def draw_selection(found: Selection) -> Iterator[RenderableType]:
     shown = ranked[:SHOWN]
     yield Columns(columns=_candidate_columns(shown), marked=shown.index(found.best))
     if len(ranked) > SHOWN:
-        yield f"and {len(ranked) - SHOWN} more, which --json prints"
+        yield f"and {len(ranked) - SHOWN} more candidates, which --json prints"
     held = counted(found.num_holdout, "held-out pair")
     yield (
         f"* chosen over {len(ranked)} candidates on {held}, then fitted again on "
