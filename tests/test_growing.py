@@ -173,6 +173,24 @@ def test_a_text_with_two_such_tokens_stays_alone(tmp_path, monkeypatch):
     assert happened == [*first, *alone, (many - 1, 3), (many - 1, 4)]
 
 
+def test_a_text_whose_tokens_were_others_is_written_anew(tmp_path, monkeypatch):
+    """As where rounding is coarser than is thought: its keys are of other tokens."""
+    session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
+    expected = [grow_tokens(session, [each], 8)[0] for each in PROMPTS]
+    happened = close_at(monkeypatch, 3)
+    choose = growing.Batch._choose
+
+    def mistake(batch: Any, hidden: Any, texts: Any) -> Any:
+        chosen = choose(batch, hidden, texts)
+        if len(texts) > 1 and len(texts[0].token_ids) == 1:
+            chosen.token_ids[0] = (expected[0][1] + 1) % 50
+        return chosen
+
+    monkeypatch.setattr(growing.Batch, "_choose", mistake)
+    assert grow_tokens(session, PROMPTS, 8) == expected
+    assert (1, 7) in happened  # alone to its end
+
+
 def test_a_text_that_ends_at_such_a_token_ends(tmp_path, monkeypatch):
     session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
     whole = grow_tokens(session, PROMPTS[:1], 5)[0]

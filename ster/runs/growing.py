@@ -240,14 +240,17 @@ class Batch(Generic[Array]):
 
         Its tokens so far are the same, and so are those after it until one is close
         again. A text to which that happens twice stays alone: it is not to begin
-        again and again. Only where the likeliest is taken is a token close:
-        nothing was drawn.
+        again and again. So does one whose tokens are not the same after all, since its
+        keys in the caches are of others. Only where the likeliest is taken is a token
+        close: nothing was drawn.
         """
         alone = replace(text, token_ids=[])
         batch = Batch(self._decoder, self._steerings, self._growth, [alone])
         for _ in batch.run():
             if alone.ended is None and len(alone) <= len(text):
                 continue
+            is_other = alone.token_ids[: len(text.token_ids)] != text.token_ids
+            text.was_close |= is_other
             text.token_ids = [*alone.token_ids]
             text.ended, text.is_finite = alone.ended, alone.is_finite
             yield text
