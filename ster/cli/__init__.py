@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NoReturn
 
 from ster.cli.signals import ignore_signals, stop_on_signals
@@ -106,8 +106,10 @@ def _run(arguments: Sequence[str]) -> int:
         return error.exit_code
     for piece in [answer] if isinstance(answer, str) else answer:
         raise_if_stopped()
-        if not write_stdout(piece):
-            break  # nobody reads on
+        if not write_stdout(piece):  # nobody reads on
+            if isinstance(answer, Generator):
+                answer.close()  # which a refusal outlives
+            break
     return 0
 
 

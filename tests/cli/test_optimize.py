@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -109,6 +111,18 @@ def test_what_a_narrow_table_leaves_out_is_named(monkeypatch):
     assert "no room for fold accuracy and random, which --json prints" in text
     monkeypatch.setenv("COLUMNS", "100")
     assert "no room" not in draw(draw_effects(found))
+
+
+def test_a_refusal_outlives_whoever_reads(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    reading, writing = os.pipe()
+    os.close(reading)
+    line = [sys.executable, "-m", "ster", *LINE, "--layers", "1,2"]
+    ended = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert ended.returncode == 1
+    assert b"Error: " in ended.stderr
+    assert not (folder / "calm.json").exists()
 
 
 @pytest.mark.parametrize("flags", [[], ["--write-anyway"]])

@@ -179,5 +179,8 @@ def _refuse(
     """Show what was measured, then refuse."""
     found = error.selection
     table = partial(draw_effects, found)
-    yield from show(_report(found, template), text=text, table=table)
+    try:
+        yield from show(_report(found, template), text=text, table=table)
+    except GeneratorExit:  # nobody reads on, and it is refused all the same
+        raise error from None
     raise error
