@@ -79,7 +79,11 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, help="how many; all where not given")
     help = "of each block, how many rows each expert serves; JSON"
     parser.add_argument("--experts", type=json.loads, help=help)
-    return parser.parse_args()
+    options = parser.parse_args()
+    counts = options.tokens, options.last
+    if (None in counts) != options.token or (options.token and any(counts)):
+        parser.error("either --token, or both --tokens and --last")
+    return options
 
 
 def make_passes(

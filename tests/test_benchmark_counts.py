@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import big_model, experts, mixture, quantized, quantizer, writing
+from benchmarks import (
+    big_model,
+    experts,
+    mixture,
+    products,
+    quantized,
+    quantizer,
+    writing,
+)
 from benchmarks.cases import make_cases, write_prompts
 from benchmarks.commands import PYTHON, Setup, counted
 from benchmarks.process import Run, ask
@@ -212,6 +220,17 @@ class TestTokens:
         timed = ask([*PYTHON, "benchmarks.products", *words, "--token"])
         assert timed["flops"] == 2 * token_values(spec).matrices
         assert timed["seconds"] > 0
+
+    @pytest.mark.parametrize(
+        "flags", [[], ["--tokens", "3"], ["--token", "--last", "2"]]
+    )
+    def test_products_are_of_one_token_or_of_a_run(self, flags, capsys, monkeypatch):
+        words = ["--model", "m", "--device", "cpu", "--precision", "f32", *flags]
+        monkeypatch.setattr(sys, "argv", ["products", *words])
+        with pytest.raises(SystemExit) as left:
+            products.read_options()
+        assert left.value.code == 2
+        assert "either --token, or both" in capsys.readouterr().err
 
     def test_a_tokens_time_stands_beside_reading_and_products(self):
         read = {"seconds": 0.02, "bytes": 500_000_000}
