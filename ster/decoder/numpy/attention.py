@@ -143,15 +143,9 @@ class SelfAttention:
         """Make rotated queries and keys, and values, of some rows."""
         out = scratch.columns("projected", len(x), len(self.qkv_proj.weight))
         made, size = self.qkv_proj(x, out), self.spec.query_size
-        if self.q_norm is not None or self.k_norm is not None:
-            q = self._queries(made[:, :size], angles)
-            return q, *self._keys_values(made[:, size:], angles)
-        # Queries and keys turn together.
-        turned = rotate(self._heads(made[:, : -self.spec.key_value_size]), angles)
-        num_heads = self.spec.num_heads
-        q, k = turned[:, :num_heads], turned[:, num_heads:]
-        v = self._heads(made[:, -self.spec.key_value_size :])
-        return _scaled(q, angles), k, v
+        return self._queries(made[:, :size], angles), *self._keys_values(
+            made[:, size:], angles
+        )
 
     def keys_values(self, x: F32, angles: Angles, scratch: Scratch) -> tuple[F32, F32]:
         """Make rotated keys, and values, of some rows."""
@@ -166,22 +160,18 @@ class SelfAttention:
         return self._queries(q, angles)
 
     def _queries(self, q: F32, angles: Angles) -> F32:
-        return _scaled(rotate(self._heads(q, self.q_norm), angles), angles)
+        q = rotate(self._heads(q, self.q_norm), angles)
+        scale = None if angles is None else angles.query_scale
+        return q if scale is None else q * scale
 
     def _keys_values(self, kv: F32, angles: Angles) -> tuple[F32, F32]:
         size = self.spec.key_value_size
         k, v = kv[:, :size], kv[:, size:]
-        return rotate(self._heads(k, self.k_norm), angles), self._heads(v)
+        return rotate(self._heads(k, self.k_norm), angles), self._heads(v, None)
 
-    def _heads(self, rows: F32, norm: AnyNorm | None = None) -> F32:
+    def _heads(self, rows: F32, norm: AnyNorm | None) -> F32:
         """Split rows into heads, normalised before or after: as wide as the norm is."""
         if norm is not None and len(norm.weight) == rows.shape[-1]:
             rows, norm = norm(rows), None
         heads = rows.reshape(len(rows), -1, self.spec.head_dim)
         return heads if norm is None else norm(heads)
-
-
-def _scaled(q: F32, angles: Angles) -> F32:
-    """Scale queries where their positions say so."""
-    scale = None if angles is None else angles.query_scale
-    return q if scale is None else q * scale

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 F32 = npt.NDArray[np.float32]
 F32_WIDTH: np.dtype[Any] = np.dtype(np.float32)
+# What a name has before it has an array.
 NONE: F32 = np.empty(0, np.float32)
 
 
