@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
 
@@ -64,6 +65,12 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Escape what would control a terminal or begin another line."""
     return text.translate(_ON_ONE_LINE)
+
+
+def listing(names: Sequence[str], word: str) -> str:
+    """Name one or more, with a word such as ``and`` before the last."""
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ster.text import WHITE_SPACE, counted, quoted, trim
+from ster.text import WHITE_SPACE, counted, listing, quoted, trim
 
 
 def test_white_space_is_pythons_but_for_the_separator_controls():
@@ -34,6 +34,13 @@ def test_white_space_is_pythons_but_for_the_separator_controls():
 )
 def test_values_are_quoted_on_one_line(text: str, shown: str):
     assert quoted(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"), [("a", "a"), ("ab", "a or b"), ("abc", "a, b or c")]
+)
+def test_the_last_of_several_names_has_a_word_before_it(names: str, shown: str):
+    assert listing([*names], "or") == shown
 
 
 def test_one_of_a_thing_is_not_several():

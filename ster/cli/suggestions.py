@@ -7,7 +7,7 @@ import os
 from itertools import islice
 
 from ster.errors import CheckpointError, HubError, OutputError, SterError
-from ster.text import one_line
+from ster.text import listing, one_line
 
 # Names that are looked at, and that are offered.
 MOST_NAMES, OFFERED = 5000, 3
@@ -125,6 +125,4 @@ def _names(folder: str) -> list[str]:
 def _offer(near: list[str]) -> list[str]:
     if not near:
         return []
-    *others, last = map(one_line, near)
-    shown = f"{', '.join(others)} or {last}" if others else last
-    return [f"did you mean {shown}?"]
+    return [f"did you mean {listing([*map(one_line, near)], 'or')}?"]

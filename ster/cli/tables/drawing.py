@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ster.text import listing
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
@@ -85,7 +87,7 @@ class Columns:
         yield table
         if missing := [each.name for each in self.columns if each not in columns]:
             yield Text(
-                f"no room for {_listing(missing)}, which --json prints",
+                f"no room for {_abridge(missing)}, which --json prints",
                 style="dim",
                 overflow="fold",
             )
@@ -100,13 +102,11 @@ def fitting(columns: Sequence[Column], room: int) -> list[Column]:
     return kept
 
 
-def _listing(names: Sequence[str]) -> str:
+def _abridge(names: Sequence[str]) -> str:
     """Name a few, and count the rest."""
-    named, rest = names[:MOST_NAMED], len(names) - MOST_NAMED
-    if rest > 0:
-        return f"{', '.join(named)} and {rest} more"
-    *others, last = named
-    return f"{', '.join(others)} and {last}" if others else last
+    rest = len(names) - MOST_NAMED
+    more = [f"{rest} more"] if rest > 0 else []
+    return listing([*names[:MOST_NAMED], *more], "and")
 
 
 def draw(parts: Iterable[RenderableType]) -> str:
