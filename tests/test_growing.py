@@ -205,8 +205,20 @@ def test_a_text_that_ends_at_such_a_token_ends(tmp_path, monkeypatch):
 def test_all_tokens_may_be_close(tmp_path, monkeypatch):
     session = make_runtime(tmp_path, CASES["llama"], "cpu")._session
     expected = [grow_tokens(session, [each], 5)[0] for each in PROMPTS]
+    begun = []
+    choose_alone = growing.Batch._choose_alone
+
+    def begin(batch: Any, grown: Any) -> Any:
+        begun.append(grown.number)
+        yield from choose_alone(batch, grown)
+
+    monkeypatch.setattr(growing.Batch, "_choose_alone", begin)
     monkeypatch.setattr(numpy_decoder, "CLOSE", 1e9)
     assert grow_tokens(session, PROMPTS, 5) == expected
+    assert begun == [*range(len(PROMPTS))] * 2  # and at the second one they stay alone
+    begun.clear()
+    assert grow_tokens(session, PROMPTS[:1], 5) == expected[:1]
+    assert not begun  # it is alone
 
 
 def test_two_tokens_that_are_as_likely_are_close(tmp_path):
