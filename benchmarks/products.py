@@ -80,8 +80,8 @@ def read_options() -> argparse.Namespace:
     help = "of each block, how many rows each expert serves; JSON"
     parser.add_argument("--experts", type=json.loads, help=help)
     options = parser.parse_args()
-    counts = options.tokens, options.last
-    if (None in counts) != options.token or (options.token and any(counts)):
+    given = [each is not None for each in (options.tokens, options.last)]
+    if any(given) if options.token else not all(given):
         parser.error("either --token, or both --tokens and --last")
     return options
 
