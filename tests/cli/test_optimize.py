@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from ster.cli import run
 from ster.cli.tables.drawing import draw
 from ster.cli.tables.effects import draw_effects
 from tests.cli.user import User
-from tests.processes import on_screen
+from tests.processes import finished, on_screen
 from tests.test_choosing_by_effect import PAIRS, chosen
 
 LINE = ["vector", "optimize", "-m", "toy", "-p", "pairs.json", "-o", "calm.json"]
@@ -118,7 +117,7 @@ def test_a_refusal_outlives_whoever_reads(folder, monkeypatch):
     reading, writing = os.pipe()
     os.close(reading)
     line = [sys.executable, "-m", "ster", *LINE, "--layers", "1,2"]
-    ended = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, check=False)
+    ended = finished(line, stdout=writing)
     os.close(writing)
     assert ended.returncode == 1
     assert b"Error: " in ended.stderr
