@@ -66,9 +66,9 @@ def usable_cores() -> int:
 
 
 def encode(model: str, prompts: list[str], *, template: str) -> list[list[int]]:
-    """Turn each prompt, as one user message under a template, into token ids."""
+    """Turn each prompt, as one user message under a template if any, into token ids."""
     tokenizer = AutoTokenizer.from_pretrained(model)
-    if template == "off":
+    if template == "off" or not tokenizer.chat_template:
         return list(tokenizer(prompts).input_ids)
     texts = tokenizer.apply_chat_template(
         [[{"role": "user", "content": prompt}] for prompt in prompts],

@@ -103,24 +103,26 @@ def time_transformers(options: argparse.Namespace) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from benchmarks.peer import encode
+
     device = {"metal": "mps", "cuda": "cuda"}.get(options.device, "cpu")
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     model = AutoModelForCausalLM.from_pretrained(
         options.model, dtype=getattr(torch, DTYPES[options.precision])
     ).to(device)
-    ids = tokenizer.apply_chat_template(
-        [{"role": "user", "content": PROMPT}],
-        add_generation_prompt=True,
-        return_tensors="pt",
-        return_dict=True,
-    ).to(device)
+    ids = torch.tensor(encode(options.model, [PROMPT], template="auto"), device=device)
 
     def write() -> torch.Tensor:
         with torch.inference_mode():
-            return model.generate(**ids, max_new_tokens=options.tokens, do_sample=False)
+            return model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=options.tokens,
+                do_sample=False,
+            )
 
     once = timer(write)
-    length = ids["input_ids"].shape[1]
+    length = ids.shape[1]
     return {
         "seconds": median(once() for _ in range(options.runs)),
         "text": tokenizer.decode(write()[0, length:], skip_special_tokens=True),
@@ -155,7 +157,7 @@ def table(setup: Setup, sizes: Sizes) -> str:
         "its bare products over reading",
     )
     row = (
-        "greedy, after a template's prompt",
+        "greedy",
         tables.fine_ratio(peer["seconds"], ster["seconds"]),
         tables.both(*(f"{sizes.tokens / one['seconds']:.1f}" for one in (ster, peer))),
         f"{ster['steering'] - 1:+.1%}",
