@@ -35,9 +35,10 @@ run: .venv/run.stamp ## write the toy checkpoint, extract two prompts, look insi
 	@$(BIN)/ster extract --model build/toy --input assets/prompts.json --output build/activations.json
 	@$(BIN)/python assets/look_inside.py build/activations.json
 
-check: .venv/dev.stamp ## lint, format, types and import rules: seconds
+check: .venv/dev.stamp ## lint, format, types, import and house rules: half a minute
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy && $(BIN)/lint-imports
+	@$(BIN)/pytest -q tests/test_project.py
 
 test: check docs ## everything that CI runs: check, docs, then all tests
 	@$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) --dist worksteal
