@@ -1,5 +1,8 @@
 # Needs Python 3.11 or newer and nothing else: the targets set up .venv by themselves.
 PYTHON ?= python3
+# What macOS calls python3 is older; a .venv of that would be in the way of a newer one.
+RECENT := import sys; sys.version_info >= (3, 11) or \
+  sys.exit("ster needs Python 3.11 or newer, and $(PYTHON) is %d.%d; another: make PYTHON=python3.12" % sys.version_info[:2])
 BIN := .venv/bin
 # The versions that are installed: those that CI tests. `CONSTRAINTS=` takes the newest.
 CONSTRAINTS ?= .ci/constraints.txt
@@ -64,6 +67,7 @@ clean: ## remove what the other targets made
 	rm -rf .venv build dist
 
 .venv/run.stamp: pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c '$(RECENT)'
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --editable . && touch $@
 
