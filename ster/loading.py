@@ -17,7 +17,15 @@ from ster.architecture.wide import WideSpec
 from ster.checkpoint.encoder import Encoder
 from ster.checkpoint.resolve import CheckpointFiles, open_files
 from ster.checkpoint.tokenizer import load_encoder
-from ster.decoder.devices import AUTO, DEVICES, MLX_CPU, check_device, choose_device
+from ster.decoder.devices import (
+    AUTO,
+    DEVICES,
+    MLX_CPU,
+    TRANSLATED,
+    check_device,
+    choose_device,
+    is_translated,
+)
 from ster.decoder.memory import parse_memory
 from ster.decoder.wide import open_wide
 from ster.errors import UsageError
@@ -70,7 +78,7 @@ def load(
             field="template_args",
             found=template_args,
         )
-    device = choose_device(device)
+    wanted, device = device, choose_device(device)
     choice = ModelChoice(
         model=os.fspath(model) if isinstance(model, os.PathLike) else model,
         revision=revision,
@@ -84,6 +92,8 @@ def load(
     if reporter is None:
         shown = is_notebook() if progress is None else progress
         reporter = NotebookReporter() if shown else QuietReporter()
+    if wanted == AUTO and is_translated():
+        reporter.warn(TRANSLATED)
     return open_runtime(choice, reporter=reporter)
 
 

@@ -185,6 +185,39 @@ def test_there_is_no_gpu_where_there_is_no_mlx(monkeypatch, tmp_path):
     assert devices.find_gpu() is None
 
 
+# What the kernel says of itself on one chip and on the other, whoever asks.
+ARM_KERNEL = "Darwin Kernel Version 24.1.0: root:xnu-11215.41.3~2/RELEASE_ARM64_T6000"
+INTEL_KERNEL = "Darwin Kernel Version 24.1.0: root:xnu-11215.41.3~2/RELEASE_X86_64"
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "translated"),
+    [
+        ("darwin", ARM_KERNEL, True),
+        ("darwin", INTEL_KERNEL, False),
+        ("linux", ARM_KERNEL, False),
+    ],
+)
+def test_an_intel_python_on_apple_silicon_is_known(
+    monkeypatch, tmp_path, system, kernel, translated
+):
+    pretend(monkeypatch, tmp_path, system=system, built=False)
+    monkeypatch.setattr(platform, "version", lambda: kernel)
+    assert devices.choose_device("auto") == "cpu"
+    assert devices.is_translated() is translated
+    (way,) = devices.not_built("metal").causes
+    of_python = way.startswith("this Python is built for Intel processors")
+    assert of_python is (system == "darwin")
+
+
+def test_the_library_says_what_auto_may_not_take(monkeypatch, tmp_path):
+    ster.write_toy_checkpoint(tmp_path / "toy")
+    monkeypatch.setattr("ster.loading.is_translated", lambda: True)
+    assert ster.load(tmp_path / "toy", device="cpu").device == "cpu"
+    with pytest.warns(SterWarning, match="this Python is built for Intel"):
+        assert ster.load(tmp_path / "toy").device == "cpu"
+
+
 @pytest.mark.parametrize("word", ["cpu", "metal", "gpu", "", "AUTO", MLX_CPU])
 def test_only_auto_stands_for_another_device(monkeypatch, word):
     monkeypatch.setattr(devices, "find_gpu", lambda: "metal")

@@ -34,6 +34,15 @@ _WAYS = {
     "ster-mlx with its extra `cuda`, else use --device cpu",
     MLX_CPU: "MLX is not installed; on Linux `mlx[cpu]` is it without a GPU",
 }
+_INTEL_PYTHON = (
+    "this Python is built for Intel processors, as MLX is not; on Apple silicon take "
+    "one that is built for arm64, else use --device cpu"
+)
+# What a run says that goes on without Metal all the same.
+TRANSLATED = (
+    "this machine has Metal, but this Python is built for Intel processors; with one "
+    "that is built for arm64 ster would use it"
+)
 # How a driver for NVIDIA cards shows on Linux; the last is Windows' own.
 _NVIDIA = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
@@ -162,9 +171,19 @@ def implementation(device: str, *, whole: bool = False) -> Implementation:
 def not_built(device: str) -> DeviceError:
     """Make the refusal of a device that the MLX here lacks, with the way out."""
     sentence = f"this Ster binary was built without the {device} feature"
-    return DeviceError(
-        sentence, _WAYS[device], field="device", found=device, expected="cpu"
-    )
+    on_intel = (sys.platform, platform.machine()) == ("darwin", "x86_64")
+    way = _INTEL_PYTHON if device == "metal" and on_intel else _WAYS[device]
+    return DeviceError(sentence, way, field="device", found=device, expected="cpu")
+
+
+def is_translated() -> bool:
+    """Tell whether Metal is out of reach only because of the Python that was taken.
+
+    Rosetta tells a program that the processor is an Intel one; the kernel's version
+    still names the chip.
+    """
+    on_intel = (sys.platform, platform.machine()) == ("darwin", "x86_64")
+    return on_intel and "ARM64" in platform.version()
 
 
 def _warn_of_tf32(device: str) -> None:

@@ -340,6 +340,24 @@ def test_a_gpu_that_nobody_asked_for_is_pointed_out_once(
     assert stub.calls[2][1][0].device == chosen
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [([], True), (["-d", "auto"], True), (["-d", "cpu"], False)],
+)
+def test_a_python_that_keeps_metal_out_of_reach_is_pointed_out(
+    stub, monkeypatch, capsys, words, told
+):
+    monkeypatch.setattr("ster.decoder.devices.find_gpu", lambda: None)
+    monkeypatch.setattr("ster.decoder.devices.is_translated", lambda: True)
+    assert run([*REQUIRED, *words]) == 0
+    sentence = (
+        "this machine has Metal, but this Python is built for Intel processors; with "
+        "one that is built for arm64 ster would use it\n"
+    )
+    assert capsys.readouterr().err == sentence * told
+    assert stub.calls[0] == ("check_device", ("cpu", "f32"))
+
+
 def test_a_variable_that_chooses_the_device_silences_the_note(
     stub, monkeypatch, capsys
 ):
