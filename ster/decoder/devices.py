@@ -171,8 +171,8 @@ def implementation(device: str, *, whole: bool = False) -> Implementation:
 def not_built(device: str) -> DeviceError:
     """Make the refusal of a device that the MLX here lacks, with the way out."""
     sentence = f"this Ster binary was built without the {device} feature"
-    on_intel = (sys.platform, platform.machine()) == ("darwin", "x86_64")
-    way = _INTEL_PYTHON if device == "metal" and on_intel else _WAYS[device]
+    of_python = device == "metal" and _seems_an_intel_mac()
+    way = _INTEL_PYTHON if of_python else _WAYS[device]
     return DeviceError(sentence, way, field="device", found=device, expected="cpu")
 
 
@@ -182,8 +182,11 @@ def is_translated() -> bool:
     Rosetta tells a program that the processor is an Intel one; the kernel's version
     still names the chip.
     """
-    on_intel = (sys.platform, platform.machine()) == ("darwin", "x86_64")
-    return on_intel and "ARM64" in platform.version()
+    return _seems_an_intel_mac() and "ARM64" in platform.version()
+
+
+def _seems_an_intel_mac() -> bool:
+    return (sys.platform, platform.machine()) == ("darwin", "x86_64")
 
 
 def _warn_of_tf32(device: str) -> None:
