@@ -112,6 +112,18 @@ def test_what_a_narrow_table_leaves_out_is_named(monkeypatch):
     assert "no room" not in draw(draw_effects(found))
 
 
+@pytest.mark.parametrize("width", [20, 25, 30, 41, 42])
+def test_no_terminal_is_so_narrow_that_a_number_is_broken(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = chosen([1.0, 1.2, 0.8, 1.0])
+    best = replace(found.best, method="pca-uncentred")
+    shown = draw(draw_effects(replace(found, candidates=(best,))))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert {"+1.000", "±", "0.082"} <= {*text.split()}
+    assert re.search(r"pca-uncentred\b", text)
+    assert max(map(len, text.splitlines())) <= width
+
+
 def test_a_refusal_outlives_whoever_reads(folder, monkeypatch):
     monkeypatch.chdir(folder)
     reading, writing = os.pipe()

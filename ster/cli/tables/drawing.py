@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ster.text import listing
+from ster.text import listing, trim
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -55,6 +55,8 @@ class Column:
 class Columns:
     """A table that leaves out what it has no room for, and says so below.
 
+    Where not even those that are never left out have room, it is a list of its cells.
+
     Args:
         columns: Of the table.
         marked: The row that stands out, if any.
@@ -67,24 +69,14 @@ class Columns:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Draw it as wide as the terminal allows."""
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
         from rich.text import Text
 
         del console
         columns = fitting(self.columns, options.max_width)
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column in columns:
-            table.add_column(
-                Text(column.name),
-                justify="left" if column.is_text else "right",
-                overflow="fold",
-            )
-        rows = zip(*(column.cells for column in columns), strict=True)
-        for number, row in enumerate(rows):
-            style = "bold" if number == self.marked else ""
-            table.add_row(*(Text(cell, style=style) for cell in row))
-        yield table
+        if _needed(columns) > options.max_width:
+            yield from self._list(columns)
+        else:
+            yield self._tabulate(columns)
         if missing := [each.name for each in self.columns if each not in columns]:
             yield Text(
                 f"no room for {_abridge(missing)}, which --json prints",
@@ -92,14 +84,50 @@ class Columns:
                 overflow="fold",
             )
 
+    def _tabulate(self, columns: Sequence[Column]) -> RenderableType:
+        """Draw these columns beside one another."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for column in columns:
+            table.add_column(
+                Text(column.name),
+                justify="left" if column.is_text else "right",
+                overflow="fold",
+                no_wrap=not column.is_text,
+            )
+        rows = zip(*(column.cells for column in columns), strict=True)
+        for number, row in enumerate(rows):
+            style = "bold" if number == self.marked else ""
+            table.add_row(*(Text(cell, style=style) for cell in row))
+        return table
+
+    def _list(self, columns: Sequence[Column]) -> Iterator[RenderableType]:
+        """Give each cell a line, where a table would break numbers."""
+        from rich.text import Text
+
+        rows = zip(*(column.cells for column in columns), strict=True)
+        for number, row in enumerate(rows):
+            style = "bold" if number == self.marked else ""
+            for column, cell in zip(columns, row, strict=True):
+                if line := trim(f"{column.name} {cell}"):
+                    yield Text(line, style=style, overflow="fold")
+            yield ""
+
 
 def fitting(columns: Sequence[Column], room: int) -> list[Column]:
     """Leave out columns of high rank until the others have room."""
     kept = [*columns]
-    room += _GAP  # nothing parts the last column from a next one
-    while sum(each.width for each in kept) > room and any(each.rank for each in kept):
+    while _needed(kept) > room and any(each.rank for each in kept):
         kept.remove(max(kept, key=lambda each: each.rank))
     return kept
+
+
+def _needed(columns: Sequence[Column]) -> int:
+    """The width of a table; nothing parts its last column from a next one."""
+    return sum(each.width for each in columns) - _GAP
 
 
 def _abridge(names: Sequence[str]) -> str:
