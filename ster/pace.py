@@ -34,26 +34,48 @@ def is_done(progress: Progress) -> bool:
     return progress.prompts_done >= progress.num_prompts
 
 
-def describe(progress: Progress, tokens_per_second: float) -> str:
+def describe(
+    progress: Progress, tokens_per_second: float, room: int | None = None
+) -> str:
     """Say how far a run has come, and how long it will take where that is known.
 
     Args:
         progress: The state of the run.
         tokens_per_second: Measured speed; 0 where nothing was measured yet.
+        room: Most characters; where they are too few, the speed is left out, then how
+            far the work at hand is, then how long it will take, then what is counted.
     """
-    counted = progress.label.rpartition(" ")[2]
-    parts = [f"{progress.prompts_done}/{progress.num_prompts} {counted}s"]
-    if progress.layer is not None:
-        parts.append(f"block {progress.layer + 1}/{progress.num_layers}")
-    else:
-        noun = "token" if progress.tokens_done == 1 else "tokens"
-        parts.append(f"{progress.tokens_done:,} {noun} written")
+    speed = left = None
     if tokens_per_second > 0:
-        parts.append(f"{tokens_per_second:,.0f} tokens/s")
+        speed = f"{tokens_per_second:,.0f} tokens/s"
         tokens_left = max(0, progress.num_tokens - progress.tokens_done)
         if tokens_left and not is_done(progress):
-            parts.append(f"{_clock_time(tokens_left / tokens_per_second)} left")
-    return ", ".join(parts)
+            left = f"{_clock_time(tokens_left / tokens_per_second)} left"
+    count = f"{progress.prompts_done}/{progress.num_prompts}"
+    counted = f"{count} {_counted(progress)}s"
+    at_hand = _at_hand(progress)
+    for parts in (
+        (counted, at_hand, speed, left),
+        (counted, at_hand, left),
+        (counted, left),
+        (counted,),
+    ):
+        words = ", ".join(filter(None, parts))
+        if room is None or len(words) <= room:
+            return words
+    return count
+
+
+def _counted(progress: Progress) -> str:
+    """Name what is counted: what stands after the verb, or after what is done to it."""
+    return progress.label.partition(" ")[2].rpartition(" on ")[2]
+
+
+def _at_hand(progress: Progress) -> str:
+    if progress.layer is not None:
+        return f"block {progress.layer + 1}/{progress.num_layers}"
+    noun = "token" if progress.tokens_done == 1 else "tokens"
+    return f"{progress.tokens_done:,} {noun} written"
 
 
 def _clock_time(seconds: float) -> str:

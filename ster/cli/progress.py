@@ -233,15 +233,16 @@ class LiveReporter:
     @property
     def _bar_width(self) -> int:
         """The width of a bar: what a line's words leave, within bounds."""
-        return 24 if self._console.width >= 100 else 12
+        width = self._console.width
+        return 24 if width >= 100 else 12 if width >= 60 else 5
 
     def _draw(self, progress: Progress, tokens_per_second: float) -> None:
         if self._task is None:
             return
         done, total = progress.tokens_done, progress.num_tokens
-        words = describe(progress, tokens_per_second)
-        held = None if self._held is None else megabytes(self._held())
         room = self._console.width - self._bar_width - 1
+        words = describe(progress, tokens_per_second, room)
+        held = None if self._held is None else megabytes(self._held())
         if held is not None and len(words) + len(held) + 7 <= room:
             words = f"{words}, {held} held"
         self._bar.update(

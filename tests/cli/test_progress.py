@@ -186,6 +186,27 @@ def test_the_state_of_a_run_in_words(progress, speed, text):
     assert describe(progress, speed) == text
 
 
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [
+        (52, "1/5 steered pairs, block 3/4, 10 tokens/s, 0:07 left"),
+        (51, "1/5 steered pairs, block 3/4, 0:07 left"),
+        (38, "1/5 steered pairs, 0:07 left"),
+        (27, "1/5 steered pairs"),
+        (16, "1/5"),
+    ],
+)
+def test_too_little_room_leaves_whole_parts_out(room, text):
+    progress = replace(state(1), label="reading steered pair")
+    assert describe(progress, 10.0, room) == text
+
+
+def test_what_is_counted_is_all_that_is_said_of_it():
+    labels = ["scoring steered response", "measuring residual norms on prompt"]
+    said = [describe(replace(state(1), label=each), 0.0) for each in labels]
+    assert said == ["1/5 steered responses, block 3/4", "1/5 prompts, block 3/4"]
+
+
 def live(clock: Clock, **options) -> tuple[LiveReporter, io.StringIO]:
     stream = io.StringIO()
     console = Console(
@@ -295,5 +316,12 @@ def test_a_narrow_terminal_keeps_a_bar_on_one_line(width):
     reporter.progress(state(1, num_tokens=9_000_030))
     reporter.close()
     lines = words(stream).splitlines()
+    last = {
+        20: "1/5 prompts",
+        40: "1/5 prompts, 83:20:00 left",
+        60: "1/5 prompts, block 3/4, 83:20:00 left",
+        80: "1/5 prompts, block 3/4, 30 tokens/s, 83:20:00 left, 100000 MB held",
+    }
+    assert lines[-1].lstrip("━╸╺ ").rstrip() == last[width]
     assert max(map(len, lines)) <= width
     assert len([line for line in lines if line.strip()]) <= 3
