@@ -102,6 +102,11 @@ def abridge(layers: tuple[int, ...]) -> str:
     return ", ".join(map(str, layers))
 
 
+def name_layers(layers: tuple[int, ...]) -> str:
+    """Name ascending layers briefly: ``layer 3`` or ``layers 0 to 29``."""
+    return f"layer{'s' * (len(layers) > 1)} {abridge(layers)}"
+
+
 def _require_layers(num_hidden_layers: int) -> None:
     if num_hidden_layers < 1:
         raise LayerError("model has no layers", found=num_hidden_layers)

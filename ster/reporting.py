@@ -31,8 +31,8 @@ class Progress:
         tokens_done: Distinct tokens that are through all blocks, counted the same way;
             of answers, tokens that are written.
         num_tokens: Distinct tokens in all; of answers, the most that there can be.
-        label: The words before the numbers: what is done, such as ``reading``, then what
-            is counted, such as ``steered pair``; ``on`` may stand between them.
+        label: The words before the numbers: what is done, such as ``reading``, then
+            what is counted, such as ``steered pair``; ``on`` may stand between them.
     """
 
     prompts_done: int

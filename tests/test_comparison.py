@@ -262,14 +262,15 @@ def test_a_control_vector_of_another_program_names_no_model():
             [made.vector((0, 2), trait_name="b")],
             {},
             DirectionError,
-            'the vectors have no layer in common: "calm" has 1, 3: "b" has 0, 2: '
+            'the vectors have no layer in common: "calm" has layers 1, 3: '
+            '"b" has layers 0, 2: '
             "vector train --layers, in Python layers=, fits at the same layers",
         ),
         (
             [made.vector((1, 2), trait_name="b")],
             {"layers": [1, 3]},
             LayerError,
-            '"b" has no layer 3; there are 1, 2',
+            '"b" has no layer 3, only layers 1, 2',
         ),
         ([made.vector()], {"layers": "1,9"}, LayerError, "no vector has layer 9"),
         ([made.vector()], {"layers": "x"}, LayerError, 'invalid layer "x"'),

@@ -86,7 +86,7 @@ def test_cosines_are_of_the_layers_that_both_have():
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        (made.vector((7,)), "the vectors have no layer in common: one has 1, 3"),
+        (made.vector((7,)), "the vectors have no layer in common: one has layers 1, 3"),
         (
             made.vector(array=np.ones((2, 5), np.float32)),
             "cosine similarity requires equal non-empty vectors",

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ster.cli.tables.comparisons import draw_comparison
+from ster.cli.tables.drawing import draw
 from ster.errors import LayerError
 from ster.layers import check_layers, parse_layers, select_layers
+from ster.vectors.applying import Applying
+from ster.vectors.steering import SteeringVector
 
 
 @pytest.mark.parametrize(
@@ -181,3 +185,31 @@ def test_a_refused_selection_says_what_is_wrong_with_it(layers, facts):
         select_layers(layers, 4)
     error = caught.value
     assert (error.field, error.found, error.layer) == facts
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ((2,), "layer 2"),
+        ((0, 2), "layers 0, 2"),
+        ((0, 1, 2), "layers 0 to 2"),
+    ],
+)
+def test_one_layer_is_named_as_one(layers, words):
+    array = np.ones((len(layers), 2), np.float32)
+    vector = SteeringVector(
+        layers=layers, array=array, model="m", trait_name="t", method="caa"
+    )
+    assert f", {words}, " in repr(vector)
+    with pytest.raises(LayerError) as caught:
+        vector.direction(9)
+    assert str(caught.value) == f"the vector has no layer 9, only {words}"
+    comparison = vector.compare(vector, clusters=1)
+    assert f", {words}, " in repr(comparison)
+    assert f", {words}\n" in draw(draw_comparison(comparison))
+    assert str(Applying.of(layers=layers)) == f"add, at {words}"
+
+
+def test_a_spec_of_one_layer_is_named_as_one():
+    said = [str(Applying.of(layers=each)) for each in ("2", "1..3", "all")]
+    assert said == ["add, at layer 2", "add, at layers 1..3", "add, at layers all"]

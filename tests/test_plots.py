@@ -200,7 +200,7 @@ def test_rows_that_are_no_pairs_are_refused(acts):
 
 
 def test_a_layer_that_was_not_read_has_no_plane():
-    with pytest.raises(LayerError, match="layer 2 was not read; there are 1, 3"):
+    with pytest.raises(LayerError, match="layer 2 was not read, only layers 1, 3"):
         ster.plots.pca(made.activations(), 2)
 
 
@@ -344,7 +344,11 @@ def test_a_coloured_text_escapes_what_is_hostile_and_ends():
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"layer": None}, LayerError, "which layer of the vector[?] there are 1, 3"),
+        (
+            {"layer": None},
+            LayerError,
+            "which layer of the vector[?] it has layers 1, 3",
+        ),
         ({"layer": 2}, LayerError, "the vector has no layer 2"),
         ({"prompt": 2}, DocumentError, "no row of prompt 2; prompts count from 0 to 1"),
         ({"activations": made.activations()}, DocumentError, "do not say which tokens"),

@@ -248,7 +248,7 @@ def test_the_report_says_how_the_vector_was_applied():
         "layers": [1],
     }
     assert "intervention" not in project(UNSTEERED, STEERED).document
-    said = "add-below, below 0.1n, where -2.., at layers 1"
+    said = "add-below, below 0.1n, where -2.., at layer 1"
     assert f"strength 2 ({said})" in repr(found)
     assert said in found._repr_html_()
     json.dumps(found.document)

@@ -62,7 +62,7 @@ def test_similarities_of_one_layer_are_those_of_that_layer():
     figure = ax.get_figure()
     assert figure is not None
     assert figure.axes[1].get_ylabel() == "cosine at layer 3"
-    with pytest.raises(LayerError, match="layer 2 was not compared; there are 1, 3"):
+    with pytest.raises(LayerError, match="layer 2 was not compared, only layers 1, 3"):
         ster.plots.similarity(found, 2)
 
 
@@ -125,7 +125,7 @@ def test_a_curve_of_one_layer_has_intervals():
     (bars,) = (each for each in ax.collections if isinstance(each, LineCollection))
     expected = [[[size, 0.25], [size, 0.875]] for size in (2, 4, 8)]
     assert np.array(bars.get_segments()).tolist() == expected
-    with pytest.raises(LayerError, match="layer 2 was not measured; there are 0, 1"):
+    with pytest.raises(LayerError, match="layer 2 was not measured, only layers 0, 1"):
         ster.plots.curve(made.learning_curve(), 2)
 
 

@@ -395,7 +395,7 @@ def test_a_layer_is_looked_at_without_a_copy_or_refused():
     assert np.shares_memory(vector.direction(3), vector.array)
     with pytest.raises(LayerError) as caught:
         vector.direction(2)
-    assert caught.value.sentence == "the vector has no layer 2; there are 1, 3"
+    assert caught.value.sentence == "the vector has no layer 2, only layers 1, 3"
 
 
 def test_the_repr_says_what_it_is():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ster.errors import DirectionError, require_type
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.plots.styles import (
     GREY,
     RING,
@@ -83,8 +83,7 @@ def strengths(measured: Evaluation | StrengthChoice, *, ax: Axes | None = None) 
 
 
 def _title(choice: StrengthChoice) -> str:
-    noun = "layer" if len(choice.layers) == 1 else "layers"
-    where = f"{plain(choice.method)} at {noun} {plain(abridge(choice.layers))}"
+    where = f"{plain(choice.method)} at {plain(name_layers(choice.layers))}"
     return f"{where} on {counted(choice.num_scored, 'pair')}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ster.errors import LayerError, require_type
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.plots.styles import GREY, style, take_axes
 from ster.vectors.learning_curves import LearningCurve
 
@@ -68,7 +68,7 @@ def curve(
 def _only(measured: LearningCurve, layer: int) -> list[int]:
     if layer not in measured.layers:
         raise LayerError(
-            f"layer {layer} was not measured; there are {abridge(measured.layers)}",
+            f"layer {layer} was not measured, only {name_layers(measured.layers)}",
             field="layer",
             layer=layer,
             expected=measured.layers,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ster.errors import LayerError, require_type
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.plots.styles import plain, take_axes
 from ster.vectors.comparison import Comparison
 
@@ -36,7 +36,7 @@ def similarity(
     """
     require_type(comparison, Comparison, "comparison")
     table = comparison.similarity
-    what = f"mean cosine, layers {abridge(comparison.layers)}"
+    what = f"mean cosine, {name_layers(comparison.layers)}"
     if layer is not None:
         table = comparison.cosines[_place(comparison, layer)]
         what = f"cosine at layer {layer}"
@@ -66,7 +66,7 @@ def similarity(
 def _place(comparison: Comparison, layer: int) -> int:
     if layer not in comparison.layers:
         raise LayerError(
-            f"layer {layer} was not compared; there are {abridge(comparison.layers)}",
+            f"layer {layer} was not compared, only {name_layers(comparison.layers)}",
             field="layer",
             layer=layer,
             expected=comparison.layers,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ster.documents.activations.value import Activations
 from ster.errors import DocumentError, LayerError, require_type
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.plots.projecting import rows_of, visible
 from ster.text import counted, printable
 from ster.vectors.some_layers import take_layers
@@ -144,7 +144,7 @@ def _choose_layer(vector: SteeringVector, layer: int | None) -> int:
         return layer
     if len(vector.layers) > 1:
         raise LayerError(
-            f"which layer of the vector? there are {abridge(vector.layers)}",
+            f"which layer of the vector? it has {name_layers(vector.layers)}",
             field="layer",
             expected=vector.layers,
         )

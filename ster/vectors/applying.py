@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ster.errors import UsageError, check_word
-from ster.layers import Layers, abridge, list_layers
+from ster.layers import Layers, list_layers, name_layers
 from ster.stream.where import EVERYWHERE, Where, parse_where
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
@@ -130,9 +130,7 @@ class Applying:
         if self.keep_norm:
             parts.append("norm kept")
         if self.layers is not None:
-            words = self.layers
-            listed = words if isinstance(words, str) else abridge(_listed(words))
-            parts.append(f"at layers {listed}")
+            parts.append(f"at {_name(self.layers)}")
         return ", ".join(parts)
 
     def does_nothing_at(self, strength: Strength) -> bool:
@@ -200,6 +198,12 @@ def formula(how: str, amount: float, share: float) -> list[dict[str, float]]:
     if how == "at-most":
         return [towards | {"high": 0.0}]
     return [{"offset": amount}]
+
+
+def _name(layers: str | tuple[int, ...]) -> str:
+    if isinstance(layers, str):
+        return f"layer{'' if layers.strip().isdigit() else 's'} {layers}"
+    return name_layers(_listed(layers))
 
 
 def _listed(layers: Iterable[int]) -> tuple[int, ...]:

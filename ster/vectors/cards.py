@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ster.html import MAX_ROWS, Card, Table
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.text import counted
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def describe_strengths(choice: StrengthChoice) -> str:
 def strength_card(choice: StrengthChoice) -> Card:
     """Show what each strength does."""
     return Card(
-        title=f"Strengths of {choice.method}, layers {abridge(choice.layers)}",
+        title=f"Strengths of {choice.method}, {name_layers(choice.layers)}",
         facts=[
             ("pairs", f"{choice.num_scored} of {choice.num_pairs} scored"),
             ("applied", choice.applying.remark),

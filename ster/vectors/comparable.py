@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ster.documents.control_vectors import FOREIGN_METHOD
 from ster.errors import DirectionError, LayerError, UsageError, require_whole_number
-from ster.layers import Layers, abridge, select_layers
+from ster.layers import Layers, name_layers, select_layers
 from ster.text import quoted
 from ster.vectors.origins import is_same_model, spell_term
 
@@ -118,7 +118,7 @@ def choose_layers(
             return tuple(sorted(common))
         raise DirectionError(
             "the vectors have no layer in common",
-            *(f"{quoted(label)} has {abridge(v.layers)}" for label, v in both),
+            *(f"{quoted(label)} has {name_layers(v.layers)}" for label, v in both),
             SAME_LAYERS,
             field="layers",
         )
@@ -134,9 +134,9 @@ def choose_layers(
     for label, vector in both:
         for layer in chosen:
             if layer not in vector.layers:
-                there = abridge(vector.layers)
+                there = name_layers(vector.layers)
                 raise LayerError(
-                    f"{quoted(label)} has no layer {layer}; there are {there}",
+                    f"{quoted(label)} has no layer {layer}, only {there}",
                     field="layers",
                     layer=layer,
                     expected=vector.layers,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ster.documents.activations.value import Activations
 from ster.errors import DirectionError, DocumentError, LayerError, UsageError
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.text import quoted
 from ster.vectors.comparable import SAME_LAYERS
 from ster.vectors.metrics import score_rows
@@ -71,7 +71,8 @@ class Geometry:
         if not common:
             raise DirectionError(
                 "the vectors have no layer in common",
-                f"one has {abridge(self.layers)}, the other {abridge(other.layers)}",
+                f"one has {name_layers(self.layers)}, the other "
+                f"{name_layers(other.layers)}",
                 SAME_LAYERS,
                 found=other.layers,
                 expected=self.layers,
@@ -168,8 +169,8 @@ class Geometry:
         missing = [layer for layer in self.layers if layer not in rows.layers]
         if missing:
             raise LayerError(
-                f"layer {missing[0]} of the vector was not read; there are "
-                f"{abridge(rows.layers)}",
+                f"layer {missing[0]} of the vector was not read, only "
+                f"{name_layers(rows.layers)}",
                 layer=missing[0],
                 expected=rows.layers,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ster.html import MAX_ROWS, Card, Table
-from ster.layers import abridge
+from ster.layers import abridge, name_layers
 from ster.text import counted, decimal
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ def describe_comparison(found: Comparison) -> str:
     """Write a comparison on one line."""
     alike = found.most_similar
     return (
-        f"Comparison({counted(len(found.labels), 'vector')}, layers "
-        f"{abridge(found.layers)}, {counted(len({*found.clusters}), 'cluster')}, most "
-        f"similar: {alike.a!r} and {alike.b!r}, cosine {alike.cosine:.4g})"
+        f"Comparison({counted(len(found.labels), 'vector')}, "
+        f"{name_layers(found.layers)}, {counted(len({*found.clusters}), 'cluster')}, "
+        f"most similar: {alike.a!r} and {alike.b!r}, cosine {alike.cosine:.4g})"
     )
 
 

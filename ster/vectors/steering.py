@@ -21,7 +21,7 @@ from ster.documents.steering import (
 )
 from ster.errors import DocumentError, LayerError, require_type, require_whole_number
 from ster.html import to_html
-from ster.layers import Layers, abridge
+from ster.layers import Layers, name_layers
 from ster.vectors.arithmetic import Arithmetic
 from ster.vectors.cards import vector_card
 from ster.vectors.checks import (
@@ -173,9 +173,8 @@ class SteeringVector(Geometry, Arithmetic):
         """
         layer = require_whole_number(layer, "layer")
         if layer not in self.layers:
-            there = abridge(self.layers)
             raise LayerError(
-                f"the vector has no layer {layer}; there are {there}",
+                f"the vector has no layer {layer}, only {name_layers(self.layers)}",
                 layer=layer,
                 expected=self.layers,
             )
@@ -213,7 +212,7 @@ class SteeringVector(Geometry, Arithmetic):
         parts = [
             repr(self.trait_name),
             self.method,
-            f"layer{'s' * (len(self.layers) > 1)} {abridge(self.layers)}",
+            name_layers(self.layers),
             f"model={self.model!r}",
             f"hidden_size={self.hidden_size}",
         ]

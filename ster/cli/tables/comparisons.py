@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ster.cli.tables.drawing import Column, Columns, plain, share
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def draw_comparison(found: Comparison) -> Iterator[RenderableType]:
 
     number = len(found.labels)
     yield Text(f"{counted(number, 'vector')} compared", style="bold")
-    yield plain(f"{one_line(found.model)}, layers {abridge(found.layers)}")
+    yield plain(f"{one_line(found.model)}, {name_layers(found.layers)}")
     yield ""
     numbers = [str(each + 1) for each in range(number)]
     columns = [

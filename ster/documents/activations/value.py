@@ -22,7 +22,7 @@ from ster.errors import (
     require_whole_number,
 )
 from ster.html import cut, to_html
-from ster.layers import abridge
+from ster.layers import abridge, name_layers
 from ster.text import counted, quoted
 
 if TYPE_CHECKING:
@@ -163,9 +163,8 @@ class Activations(Description):
         """
         layer = require_whole_number(layer, "layer")
         if layer not in self.layers:
-            there = abridge(self.layers)
             raise LayerError(
-                f"layer {layer} was not read; there are {there}",
+                f"layer {layer} was not read, only {name_layers(self.layers)}",
                 layer=layer,
                 expected=self.layers,
             )
