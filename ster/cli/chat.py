@@ -110,7 +110,7 @@ def talk(flags: ModelFlags, state: Conversation, how: Answering) -> Iterator[str
             watched = sys.stdin.isatty()
             if watched:
                 say("/help lists the commands, Ctrl-D ends\n")
-            pieces = loop.run(read_lines(interrupts, watched=watched))
+            pieces = loop.run(read_lines(interrupts, refusals, watched=watched))
             yield from map(printable, pieces) if sys.stdout.isatty() else pieces
     if not watched:
         refusals.check()
@@ -267,15 +267,15 @@ class Interrupts:
             self._answers = False
 
 
-def read_lines(interrupts: Interrupts, *, watched: bool) -> Iterator[str]:
+def read_lines(
+    interrupts: Interrupts, refuse: Callable[[SterError], None], *, watched: bool
+) -> Iterator[str]:
     """Yield the lines of stdin until it ends.
 
     Args:
         interrupts: What Ctrl-C does.
+        refuse: Says why a line is left out: its bytes are not UTF-8.
         watched: Whether a person types them, who may forget one by Ctrl-C.
-
-    Raises:
-        PromptError: A line is not UTF-8.
     """
     from ster.cli.conversation import LineDropped
 
@@ -289,6 +289,9 @@ def read_lines(interrupts: Interrupts, *, watched: bool) -> Iterator[str]:
                 line = read()
         except LineDropped:
             say("\n")
+            continue
+        except PromptError as error:
+            refuse(error)
             continue
         except EOFError:
             if watched:

@@ -181,9 +181,12 @@ def test_a_warning_of_the_vector_is_given_once(talker: User, monkeypatch):
 
 
 def test_a_line_that_is_no_text_is_refused(talker: User, monkeypatch):
-    assert says(monkeypatch, b"the sea\xff\n") == 1
-    assert talker.heard()[1].endswith(
+    assert says(monkeypatch, b"the sea\xff\nthe sea\n") == 1
+    answers, said = talker.heard()
+    assert len(answers.splitlines()) == 1
+    assert said.endswith(
         "Error: failed to tokenize prompt: the bytes of the line are not UTF-8\n"
+        "Error: 1 line was refused\n"
     )
 
 
