@@ -26,6 +26,7 @@ from ster.runs.showing import describe_tokens
 from ster.runs.wave import F32, check_finite, read_rows
 from ster.stream.changes import Deltas, needs_prompt
 from ster.stream.packing import Tokens
+from ster.text import counted
 from ster.token_choice import TokenChoice
 
 LAST = TokenChoice(words="last")
@@ -184,7 +185,7 @@ def plan_reading(
     located = _encode(session.encoder, taken, choice)
     token_ids = located.token_ids
     session.check_tokens(token_ids)
-    _warn_of_long_prompts(session, token_ids)
+    _warn_of_long_prompts(session, token_ids, in_pairs=prompts_per_item == 2)
     wanted = want_rows(session.encoder, located, choice.tokens)
     work = _rows_held(wanted, len(layers), choice)
     lengths = None
@@ -326,12 +327,21 @@ def _encode(
     return encoder.locate_conversations(prompts.conversations, locate=choice.locates)
 
 
-def _warn_of_long_prompts(session: Session, token_ids: Sequence[Tokens]) -> None:
+def _warn_of_long_prompts(
+    session: Session, token_ids: Sequence[Tokens], *, in_pairs: bool = False
+) -> None:
+    """Name the first, and count the others: they may be very many."""
     limit = session.spec.max_position_embeddings
-    for number, ids in enumerate(token_ids, start=1):
-        if len(ids) > limit:
-            session.reporter.warn(
-                f"prompt {number} has {len(ids)} tokens, more than the model's "
-                f"max_position_embeddings of {limit}; its later positions are past "
-                "what the model was trained on"
-            )
+    long = [number for number, ids in enumerate(token_ids) if len(ids) > limit]
+    if not long:
+        return
+    first, rest = long[0], len(long) - 1
+    side = "negative" if first % 2 else "positive"
+    what = f"the {side} side of pair {first // 2 + 1}" if in_pairs else None
+    verb = "has" if rest == 1 else "have"
+    others = counted(rest, f"other {'side' if in_pairs else 'prompt'}")
+    session.reporter.warn(
+        f"{what or f'prompt {first + 1}'} has {len(token_ids[first])} tokens, more "
+        f"than the model's max_position_embeddings of {limit}; its later positions are "
+        f"past what the model was trained on{f'; so {verb} {others}' if rest else ''}"
+    )

@@ -326,6 +326,18 @@ def test_a_prompt_past_the_trained_length_is_warned_of_and_read_whole(user: User
     assert np.abs(user.rows()[1] - read[1]).max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("number", "others"),
+    [(2, "; so has 1 other prompt"), (9, "; so have 8 other prompts")],
+)
+def test_of_many_long_prompts_one_warning_counts_them(user: User, number, others):
+    user.prompts("the sea", *[" ".join(["the sea is calm"] * 75)] * number)
+    said = user.runs().err
+    assert said.count("warning: ") == 1
+    assert "warning: prompt 2 has 300 tokens" in said
+    assert f"was trained on{others}\n" in said
+
+
 def test_verbose_adds_the_plan_and_nothing_else(user: User):
     ran = user.runs("--verbose", "--memory", "8G")
     assert (ran.code, ran.out) == (0, "o.json\n")
