@@ -189,8 +189,9 @@ def test_a_size_that_is_given_twice_is_measured_once(cpu, calm):
         (
             {"pairs": PairSet.of([("the sea", "the sea"), *[("a", "b")] * 7])},
             DirectionError,
-            "training produced a zero or non-finite direction: it was fitted on the "
-            "first 1 pair",
+            "training produced a zero or non-finite direction: both sides are alike at "
+            "a layer, or some pairs undo others: each pair has to differ in the trait, "
+            "the same way round: it was fitted on the first 1 pair",
         ),
     ],
 )

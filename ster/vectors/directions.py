@@ -21,6 +21,10 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
 NO_DIRECTION = "training produced a zero or non-finite direction"
+_ALIKE = (
+    "both sides are alike at a layer, or some pairs undo others: each pair has to "
+    "differ in the trait, the same way round"
+)
 _POWER_ITERATIONS = 64
 _DESCENT_STEPS = 300
 _RATE = 0.1
@@ -86,7 +90,7 @@ def check_rows(positive: F32, negative: F32) -> None:
 def _unit(direction: NDArray[np.floating]) -> NDArray[np.floating]:
     length = np.linalg.norm(direction.astype(np.float64))
     if not (length > 0 and np.isfinite(length)):
-        raise DirectionError(NO_DIRECTION)
+        raise DirectionError(NO_DIRECTION, *([] if length else [_ALIKE]))
     return direction / length
 
 

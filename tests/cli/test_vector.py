@@ -413,13 +413,35 @@ def test_evaluate_warns_of_another_encoding_and_width_and_goes_on(say):
     ) in err
 
 
+@pytest.mark.parametrize("method", ["pca", "logistic"])
+def test_a_direction_of_identical_sides_is_warned_of(say, user, method):
+    pair = {"positive": "the sea", "negative": "the sea"}
+    user.write("pairs.json", json.dumps({"pairs": [pair] * 6}))
+    code, _, err = say(words("train", output="v.json", method=method))
+    assert code == 0
+    assert "warning: no layer's direction orders more than half of the pairs" in err
+
+
+def test_a_side_past_the_trained_length_is_named_by_its_pair(say, user):
+    long = " ".join(["the sea is calm"] * 75)
+    pairs = [["the sea", "a storm"], ["calm", long]]
+    listed = [{"positive": up, "negative": down} for up, down in pairs]
+    user.write("pairs.json", json.dumps({"pairs": listed}))
+    code, _, err = say(words("train", output="v.json"))
+    assert code == 0
+    assert "warning: the negative side of pair 2 has 300 tokens, more than" in err
+    assert "no layer's direction" not in err
+
+
 def test_identical_sides_are_refused_and_the_old_artifact_stays(say, user):
     pair = {"positive": "the sea", "negative": "the sea"}
     user.write("pairs.json", json.dumps({"pairs": [pair]}))
     before = Path("v.json").read_bytes()
     code, _, err = say(words("train", output="v.json"))
     assert code == 1
-    assert err.endswith("Error: training produced a zero or non-finite direction\n")
+    first, _, cause = err.partition("\n\nCaused by:\n")
+    assert first.endswith("Error: training produced a zero or non-finite direction")
+    assert cause.startswith("    both sides are alike at a layer, or some pairs undo")
     assert Path("v.json").read_bytes() == before
     assert not [name for name in os.listdir() if name.startswith(".ster")]
 
