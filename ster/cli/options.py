@@ -219,6 +219,10 @@ class Group(TyperGroup):
         """Lay out the help page."""
         return help_page(self, ctx)
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Give the first sentence whole; a narrow terminal breaks it into lines."""
+        return super().get_short_help_str(max(limit, 200))
+
 
 def help_page(command: TyperCommand | TyperGroup, ctx: Context) -> str:
     """Lay out a help page, for a terminal in boxes."""

@@ -38,6 +38,8 @@ PANELS = {
 }
 # A narrower terminal has no room for boxes.
 NARROWEST, WIDEST = 60, 100
+# What no help page is narrower than, whatever a terminal says of itself.
+LEAST = 20
 WATCHED = "ster.watched"
 
 
@@ -78,7 +80,9 @@ def open_formatter(*, watched: bool) -> HelpFormatter:
         watched: Whether stdout is a terminal that shows boxes.
     """
     columns = shutil.get_terminal_size().columns
-    if not watched or columns < NARROWEST:
+    if watched and columns < NARROWEST:
+        return NarrowFormatter(width=max(columns, LEAST))
+    if not watched:
         return HelpFormatter()
     return BoxFormatter(width=min(columns, WIDEST))
 
@@ -90,6 +94,26 @@ def may_draw() -> bool:
     except (LookupError, UnicodeEncodeError):
         return False
     return sys.stdout.isatty()
+
+
+class NarrowFormatter(HelpFormatter):
+    """Puts what a flag does below it, for there is no room beside it.
+
+    Args:
+        width: Columns, of a terminal.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width=width)
+
+    def write_dl(
+        self,
+        rows: Sequence[tuple[str, str]],
+        col_max: int = 2,
+        col_spacing: int = 2,
+    ) -> None:
+        """Write names and what they are, one below the other."""
+        super().write_dl(rows, min(col_max, 2), col_spacing)
 
 
 class BoxFormatter(HelpFormatter):

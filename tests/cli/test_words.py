@@ -267,6 +267,18 @@ def test_help_stands_under_headings_and_is_plain_in_a_pipe(capsys):
     assert not set(out) & set("│╭\x1b")
 
 
+@pytest.mark.parametrize("columns", [30, 45, 58, 60])
+@pytest.mark.parametrize("words", [[], ["generate"], ["vector", "ablate"]])
+def test_help_fits_the_terminal(monkeypatch, capsys, words, columns):
+    monkeypatch.setattr("ster.cli.panels.may_draw", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run([*words, "--help"]) == 0
+    page, _, _ = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).partition("Example")
+    assert max(len(line.rstrip()) for line in page.splitlines()) <= columns
+    said = " ".join(page.replace("│", " ").split())
+    assert words or "Make contrastive pairs, and see what they are like." in said
+
+
 def test_variables_stand_in_for_absent_flags(stub, monkeypatch, capsys):
     monkeypatch.setenv("STER_MODEL", "from-here")
     monkeypatch.setenv("STER_DEVICE", "metal")
