@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,8 @@ def test_a_way_is_its_formula(checkpoint, device, how, keep_norm):
         assert 0 < same.sum() < len(same), p
 
 
+# Alone, a prompt of one token has none before its last.
+@pytest.mark.filterwarnings("ignore:where ..-1 means no token")
 @pytest.mark.parametrize("how", ["add", "remove"])
 @pytest.mark.parametrize("where", PLACES)
 def test_texts_are_written_as_if_alone_and_anew_for_each_token(
@@ -520,3 +523,23 @@ def test_a_plan_counts_the_tokens_that_texts_do_not_share(checkpoint):
             deltas=sum_deltas(Intervention(vector, where=where), session),
         )
         assert reading.plan.num_tokens == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "idle"),
+    [
+        *(("99", True), ("-3", True), ("4..9", True), ("-9..-2", True)),
+        *(("3", False), ("3..9", False), ("-2", False), ("generated", False)),
+    ],
+)
+def test_a_place_that_no_text_will_have_is_warned_of(tmp_path: Path, where, idle):
+    """Prompts of two tokens and one, and at most three are written: of those the last
+    is not read.
+    """
+    runtime = load(write_checkpoint(tmp_path, make_config()), "cpu")
+    steer = Intervention(vector_of(runtime), where=where)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        [*runtime.answers([text([5, 6]), text([7])], steer=steer, max_new_tokens=3)]
+    sentence = f"where {where} means no token of any prompt or answer"
+    assert [str(each.message).startswith(sentence) for each in caught] == [True] * idle

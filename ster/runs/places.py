@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ster.errors import UsageError
 from ster.stream.changes import Deltas, wheres_of
+from ster.stream.where import Where
 
 
 def check_places(
@@ -38,3 +39,20 @@ def check_places(
                     found=where.words,
                     prompt=number,
                 )
+
+
+def find_idle(
+    steerings: Sequence[Deltas], prompt_lengths: Sequence[int], lengths: Sequence[int]
+) -> list[Where]:
+    """Find places that none of one or more texts has.
+
+    Args:
+        steerings: What is done under each of them, and where.
+        prompt_lengths: As for ``check_places``.
+        lengths: As for ``check_places``.
+    """
+    texts = [*zip(prompt_lengths, lengths, strict=True)]
+    places = dict.fromkeys(each for deltas in steerings for each in wheres_of(deltas))
+    return [
+        where for where in places if not any(where.has_any(*each) for each in texts)
+    ]

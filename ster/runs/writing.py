@@ -16,13 +16,14 @@ from ster.errors import PromptError
 from ster.reporting import Progress
 from ster.runs.growing import grow
 from ster.runs.growth import Ended, Growing, Growth
+from ster.runs.places import find_idle
 from ster.runs.plan import Plan
 from ster.runs.sampling import Answering
 from ster.runs.scoring import not_finite
 from ster.runs.session import Session
 from ster.stream.changes import Deltas, needs_prompt
 from ster.stream.packing import Tokens
-from ster.text import allowed_megabytes, megabytes
+from ster.text import allowed_megabytes, counted, megabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +128,7 @@ class Writing:
             max_texts=len(self.plan.waves[0]),
             reading_tokens=self.plan.reading_tokens,
         )
+        self._warn_of_idle()
         prompts = [
             (ids, each) for ids in self.token_ids for each in range(len(self.steerings))
         ]
@@ -137,6 +139,19 @@ class Writing:
                 number = text.number // len(self.steerings) + 1
                 raise not_finite(what, self.session, deltas, number)
             yield text
+
+    def _warn_of_idle(self) -> None:
+        """Warn of places that no text will have; its last token is never read."""
+        limit = self.session.spec.max_position_embeddings
+        prompts = [*map(len, self.token_ids)]
+        most = [
+            min(each + self.answering.max_new_tokens, limit) - 1 for each in prompts
+        ]
+        for where in find_idle(self.steerings, prompts, most):
+            self.session.reporter.warn(
+                f"where {where.words} means no token of any prompt or answer, so "
+                f"nothing is steered there; {counted(max(most), 'token')} may be read"
+            )
 
     def _written(self, growing: Growing) -> Written:
         text = self.session.encoder.open_text()

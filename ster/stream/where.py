@@ -62,6 +62,11 @@ class Where:
         """Return the positions in a text whose prompt has so many tokens."""
         return self.start.place(prompt_length), self.stop.place(prompt_length)
 
+    def has_any(self, prompt_length: int, length: int) -> bool:
+        """Tell whether a text of so many tokens, so many its prompt's, has any."""
+        start, stop = self.span(prompt_length)
+        return start < min(stop, length)
+
     @property
     def needs_prompt(self) -> bool:
         """Whether it tells tokens apart by where the prompt ends."""
