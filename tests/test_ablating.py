@@ -384,6 +384,7 @@ def test_a_full_disk_is_refused_before_weights_are_written_and_while_they_are(
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     error = refused(OutputError, llama.directory, vector, place)
     assert error.found == 1000
+    assert error.causes[0].endswith("and the disk has 1000 bytes free")
     assert error.expected == (llama.directory / "model.safetensors").stat().st_size
 
 

@@ -26,7 +26,7 @@ from ster.errors import (
     require_type,
 )
 from ster.reporting import QuietReporter, Reporter
-from ster.text import megabytes, one_line
+from ster.text import allowed_megabytes, megabytes, one_line
 from ster.vectors.steering import SteeringVector
 from ster.workflows.ablated_weights import plan_changes, refuse_quantized
 from ster.workflows.compatibility import check_ablated
@@ -234,7 +234,8 @@ def _check_room(files: Iterable[WeightFile], place: str, staging: str) -> None:
     if needed > free:
         raise OutputError(
             f"failed to write {place}",
-            f"it takes {megabytes(needed)}, and the disk has {megabytes(free)} free",
+            f"it takes {megabytes(needed)}, and the disk has "
+            f"{allowed_megabytes(free)} free",
             path=place,
             found=free,
             expected=needed,
