@@ -11,6 +11,7 @@ from ster.errors import require_type
 from ster.layers import check_layers
 from ster.runs.reading import ReadingChoice
 from ster.runs.session import Session
+from ster.text import counted
 from ster.token_choice import Tokens
 from ster.vectors.interventions import Intervention
 from ster.vectors.projection import Projection, check_components, project_pairs
@@ -73,7 +74,7 @@ def project_vector(
         )
     unsteered = read_pairs(replace(reading, deltas={}))
     steered = read_pairs(replace(reading, deltas=deltas, label="reading steered pair"))
-    return project_pairs(
+    found = project_pairs(
         applied,
         layers[0],
         components,
@@ -81,6 +82,16 @@ def project_vector(
         steered=steered,
         chat_template=session.encoder.chat_template,
     )
+    _note_few_components(session, len(found.explained), components)
+    return found
+
+
+def _note_few_components(session: Session, number: int, asked: int) -> None:
+    if number < asked:
+        session.reporter.note(
+            f"these rows vary along {counted(number, 'component')} and no more: "
+            f"{asked} were asked for"
+        )
 
 
 def _warn_of_layers(session: Session, steering: Steered, layer: int) -> None:

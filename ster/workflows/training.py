@@ -23,8 +23,6 @@ from ster.workflows.confounds import check_confounds
 from ster.workflows.pairs import note_reading, plan_pairs, read_pairs
 
 Path = str | os.PathLike[str]
-# The share of pairs that a direction orders that has nothing to do with them.
-_BY_CHANCE = 0.5
 
 
 def train_vector(
@@ -57,10 +55,10 @@ def train_vector(
         vector = fit_vector(session, pairs, layers, method, read_pairs(reading), choice)
         write(vector)
     check_confounds(reading, max(vector.train_accuracy))
-    if max(vector.train_accuracy) <= _BY_CHANCE:
+    if not max(vector.train_accuracy):
         session.reporter.warn(
-            "no layer's direction orders more than half of the pairs that it was "
-            "fitted on, so it is none of their trait; see `ster pairs inspect`"
+            "no layer's direction orders a single pair that it was fitted on, so it is "
+            "none of their trait: are both sides alike? see `ster pairs inspect`"
         )
     return vector
 

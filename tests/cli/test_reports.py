@@ -194,7 +194,7 @@ def test_text_prints_lines(say):
         ),
         (
             compare("calm.json", "loud.json", layers="1,3"),
-            '"loud" has no layer 3; there are 1, 2',
+            '"loud" has no layer 3, only layers 1, 2',
             [],
         ),
         (compare("calm.json", "loud.json", layers="1-2"), 'invalid layer "1-2"', [...]),

@@ -419,7 +419,20 @@ def test_a_direction_of_identical_sides_is_warned_of(say, user, method):
     user.write("pairs.json", json.dumps({"pairs": [pair] * 6}))
     code, _, err = say(words("train", output="v.json", method=method))
     assert code == 0
-    assert "warning: no layer's direction orders more than half of the pairs" in err
+    assert "warning: no layer's direction orders a single pair that" in err
+
+
+@pytest.mark.parametrize(("asked", "said"), [(1, 0), (3, 1)])
+def test_fewer_components_than_were_asked_for_are_said(say, user, asked, said):
+    user.write("one.json", '{"pairs": [{"positive": "the", "negative": "sea"}]}')
+    line = ["vector", "project", "-m", "toy", "-p", "one.json", "-v", "v.json"]
+    code, out, err = say(
+        [*line, "--layer", "1", "--strength", "1", "--components", str(asked)]
+    )
+    assert code == 0
+    assert len(json.loads(out)["explained"]) == 1
+    sentence = f"vary along 1 component and no more: {asked} were asked for\n"
+    assert err.count(sentence) == said
 
 
 def test_a_side_past_the_trained_length_is_named_by_its_pair(say, user):
