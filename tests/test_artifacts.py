@@ -124,7 +124,7 @@ def test_a_far_layer_costs_nothing_to_show_or_take(tmp_path: Path):
     with pytest.raises(LayerError) as caught:
         vector(FAR).direction(3)
     assert (caught.value.layer, caught.value.expected) == (3, FAR)
-    with pytest.raises(LayerError, match="there are 0, 1, 2, 1000000000$"):
+    with pytest.raises(LayerError, match="only layers 0, 1, 2, 1000000000$"):
         activations(FAR).layer(3)
     assert (vector(FAR) + vector((5,))).layers == (0, 1, 2, 5, 10**9)
     assert len(vector(FAR).summary["layers"]) == 4  # type: ignore[arg-type]

@@ -80,7 +80,7 @@ def test_some_layers_can_be_exported(say):
         code, _, err = say(
             "vector", "export", "v.json", "--output", "p.npz", "--layers", layers
         )
-        sentence = f"the vector has no layer {missing}; there are 1, 2"
+        sentence = f"the vector has no layer {missing}, only layers 1, 2"
         assert (code, err) == (1, f"Error: {sentence}\n")
         assert not Path("p.npz").exists()
 
