@@ -238,9 +238,7 @@ def test_a_notebook_sees_the_best_of_many_layers():
 
 def test_a_notebook_sees_what_was_chosen():
     page = read(made.selection())
-    assert page.words[0] == (
-        "Selection of 'calm': pca, layer 1, accuracy 0.75 (random 0.5)"
-    )
+    assert page.words[0] == ("Selection of 'calm': pca, layer 1, accuracy 0.75")
     chance = "0.625 on average, 95th percentile 0.875"
     assert ["random directions at their best layer", chance] in page.rows
     assert ["measured", "on 2 held-out pairs"] in page.rows
@@ -267,11 +265,12 @@ def test_a_notebook_sees_that_no_strength_is_chosen():
 def test_plain_reprs_are_one_line():
     assert repr(made.evaluation(measured=True)) == (
         "Evaluation('calm', caa, 8 pairs, best of 2 layers: layer 1, accuracy 0.75 "
-        "(random 0.5), 3 strengths)"
+        "(95th percentile of random directions 0.625), 3 strengths)"
     )
     assert repr(made.selection()) == (
         "Selection('calm', best of 4 candidates: pca, layer 1, accuracy 0.75 "
-        "(random 0.5), on 2 held-out pairs)"
+        "(95th percentile of random directions at its best layer 0.875), on 2 "
+        "held-out pairs)"
     )
     assert repr(made.strength_choice()) == (
         "StrengthChoice(best of 3 strengths: 4, effect 1 on 8 pairs, damage 0.125)"

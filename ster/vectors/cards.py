@@ -100,7 +100,7 @@ def describe_selection(selection: Selection) -> str:
     return (
         f"Selection({selection.vector.trait_name!r}, best of "
         f"{counted(len(selection.candidates), 'candidate')}: {best.method}, "
-        f"{_short(best)}, {_held(selection)})"
+        f"{_short(best, selection.random_best)}, {_held(selection)})"
     )
 
 
@@ -109,7 +109,7 @@ def selection_card(selection: Selection) -> Card:
     chance = selection.random_best
     return Card(
         title=f"Selection of {selection.vector.trait_name!r}: {selection.best.method}, "
-        f"{_short(selection.best)}",
+        f"layer {selection.best.layer}, accuracy {selection.best.accuracy:.4g}",
         facts=[
             ("model", selection.vector.model),
             ("measured", _held(selection)),
@@ -223,10 +223,13 @@ def _scores(scored: Scored) -> list[object]:
     return [scored.accuracy, interval, reached, scored.margin]
 
 
-def _short(scored: Scored) -> str:
+def _short(scored: Scored, chance: Baseline | None = None) -> str:
+    """Name the best beside what it has to exceed: not the mean of random directions."""
+    reached = (chance or scored.random).percentile_95
+    where = " at its best layer" if chance else ""
     return (
-        f"layer {scored.layer}, accuracy {scored.accuracy:.4g} "
-        f"(random {scored.random.mean:.4g})"
+        f"layer {scored.layer}, accuracy {scored.accuracy:.4g} (95th percentile of "
+        f"random directions{where} {reached:.4g})"
     )
 
 
