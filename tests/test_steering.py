@@ -320,6 +320,18 @@ def test_a_difference_from_itself_is_zero_and_can_still_steer_by_nothing():
     assert not (make() - make()).array.any()
 
 
+def test_what_is_taken_away_is_named_so():
+    calm, kind, loud = (make(trait_name=name) for name in ("calm", "kind", "loud"))
+    assert (calm - kind).trait_name == "calm - kind"
+    assert (calm * 4 + kind * -2).trait_name == "calm - kind"
+    assert (calm * -1 + kind).trait_name == "-calm + kind"
+    assert (calm - (kind - loud)).trait_name == "calm - (kind - loud)"
+    assert (calm + kind - loud).trait_name == "calm + kind - loud"
+    assert (calm - make(method="pca", trait_name="calm")).trait_name == "calm - calm"
+    assert (-calm - calm).trait_name == "-calm"
+    assert (calm - (calm + calm)).trait_name == "calm - calm"
+
+
 def test_what_two_vectors_do_not_share_is_left_open():
     other = make(precision="f16", model_revision="r", method="pca")
     both = make() + other

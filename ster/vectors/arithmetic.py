@@ -14,7 +14,14 @@ from ster.errors import DirectionError, UsageError
 from ster.text import quoted, to_float
 from ster.vectors.checks import check_same_space, is_number
 from ster.vectors.norms import merge_norms, read_norms, scale_rows, take_norms
-from ster.vectors.origins import common, joined, read_scale, spell_scale, spell_term
+from ster.vectors.origins import (
+    common,
+    joined,
+    joined_traits,
+    read_scale,
+    spell_scale,
+    spell_term,
+)
 from ster.vectors.strengths import Strength, StrengthLike, take_strength
 
 F32 = NDArray[np.float32]
@@ -151,7 +158,9 @@ class Arithmetic:
             model_revision=common(self.model_revision, other.model_revision),
             precision=common(self.precision, other.precision),
             chat_template=common(self.chat_template, other.chat_template),
-            trait_name=joined(self.trait_name, other.trait_name),
+            trait_name=joined_traits(
+                self.trait_name, self.metadata, other.trait_name, other.metadata
+            ),
             method=joined(self.method, other.method),
             metadata={"sum": f"{self._term} + {other._term}", **norms},
             train_margin=(),

@@ -30,6 +30,28 @@ def joined(one: str, other: str) -> str:
     return one if one == other else f"{one} + {other}"
 
 
+def joined_traits(
+    one: str, ones: Mapping[str, str], other: str, others: Mapping[str, str]
+) -> str:
+    """Name what two make together by their traits; their metadata say which way.
+
+    What points the other way is taken away: a difference does not read as a sum.
+    """
+    first, second = _signed(one, ones), _signed(other, others)
+    if first == second:
+        return "".join(first)
+    (sign, name), (between, last) = first, second
+    return f"{sign}{name} {between or '+'} {last}"
+
+
+def _signed(trait_name: str, metadata: Mapping[str, str]) -> tuple[str, str]:
+    scale = read_scale(metadata)
+    if scale is None or scale.value >= 0:
+        return "", trait_name
+    several = "sum" in metadata and any(sign in trait_name for sign in (" + ", " - "))
+    return "-", f"({trait_name})" if several else trait_name
+
+
 def read_scale(metadata: Mapping[str, str]) -> Strength | None:
     """Read the scale; anyone may have written it, so what is none is ignored."""
     try:
