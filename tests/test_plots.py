@@ -270,6 +270,41 @@ def test_projections_are_a_map_of_layers_and_tokens():
     assert figure.axes[1].get_ylabel() == "projection on calm"
 
 
+def far_off(in_template: bool) -> tuple[Any, Any, Any]:
+    """Make a text whose first token lies far beyond the others, and its projections."""
+    acts, vector = made.all_tokens(), made.vector((3,))
+    tokens = acts.tokens
+    assert tokens is not None
+    flags = np.array([in_template, False, False, True, False])
+    array = acts.array.copy()
+    array[0] = -1000 * vector.array[0]
+    acts = replace(acts, array=array, tokens=replace(tokens, in_template=flags))
+    own = array[1:3, 1].astype("f8") @ vector.array[0].astype("f8")
+    return acts, vector, own / np.linalg.norm(vector.array[0].astype("f8"))
+
+
+@pytest.mark.parametrize("in_template", [True, False])
+def test_the_first_token_does_not_take_all_colours(in_template):
+    """It is the template's, or else where a model puts what it has no use for."""
+    acts, vector, own = far_off(in_template)
+    ax = ster.plots.projections(acts, vector)
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    assert mesh.get_clim() == pytest.approx((own.min(), own.max()))
+    assert mesh.colorbar is not None
+    assert mesh.colorbar.extend == "min"
+    shown = ster.plots.projected_text(acts, vector)
+    assert shown.scale == pytest.approx(np.abs(own).max())
+
+
+def test_colours_span_all_rows_where_nothing_lies_beyond():
+    ax = ster.plots.projections(made.activations(), made.vector())
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    table = np.asarray(mesh.get_array())
+    assert mesh.get_clim() == (table.min(), table.max())
+    assert mesh.colorbar is not None
+    assert mesh.colorbar.extend == "neither"
+
+
 def test_projections_by_cosine_are_between_minus_one_and_one():
     acts, vector = made.all_tokens(), made.vector((3,))
     ax = ster.plots.projections(acts, vector, prompt=1, cosine=True)

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 # More names than these would lie on each other.
 _MAX_NAMES = 60
+# Where a colour bar is pointed: values lie below it, above it.
+_EXTEND = {
+    (False, False): "neither",
+    (True, False): "min",
+    (False, True): "max",
+    (True, True): "both",
+}
 
 
 def projections(
@@ -29,7 +36,10 @@ def projections(
 ) -> Axes:
     """Draw the projection of each token on the vector's unit direction, by layer.
 
-    Brighter is further along. On the colour bar a line marks zero.
+    Brighter is further along. On the colour bar a line marks zero. The colours span
+    the tokens of the text itself but for a sequence's first: it and a template's often
+    lie so far off that nothing else would differ. What lies beyond has the last colour,
+    and the bar ends in a point.
 
     Args:
         activations: The rows, read at all tokens or at some; with the vector's layers.
@@ -55,13 +65,16 @@ def projections(
         lengths = chosen.norms()[:, places].astype(np.float64)
         table = table / np.where(lengths == 0, 1, lengths)
     ax = take_axes(ax)
-    mesh = ax.pcolormesh(table.T, cmap="cividis")
+    judged = table[judged_rows(activations, rows)]
+    low, high = float(judged.min()), float(judged.max())
+    mesh = ax.pcolormesh(table.T, cmap="cividis", vmin=low, vmax=high)
     figure = ax.get_figure()
     if figure is not None:
-        bar = figure.colorbar(mesh, ax=ax)
+        beyond = table.min() < low, table.max() > high
+        bar = figure.colorbar(mesh, ax=ax, extend=_EXTEND[beyond])
         what = "cosine with" if cosine else "projection on"
         bar.set_label(f"{what} {plain(vector.trait_name) or 'the vector'}")
-        if table.min() < 0 < table.max():
+        if low < 0 < high:
             bar.ax.axhline(0, color="white", lw=1.5)
     step = -(-len(names) // _MAX_NAMES)
     ax.set_xticks(np.arange(0, len(names), step) + 0.5)
@@ -115,6 +128,25 @@ def rows_of(activations: Activations, prompt: int) -> npt.NDArray[np.int64]:
             found=prompt,
         )
     return rows
+
+
+def judged_rows(
+    activations: Activations, rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Choose among rows those that colours are to tell apart, (num_rows,).
+
+    They are the text's own, but for a sequence's first token, whose row is often longer
+    than all others; all rows where there is none of these.
+    """
+    every = np.ones(len(rows), np.bool_)
+    tokens = activations.tokens
+    if tokens is None:
+        return every
+    own = ~tokens.in_template[rows]
+    for chosen in (own & (tokens.position[rows] != 0), own):
+        if chosen.any():
+            return chosen
+    return every
 
 
 def visible(token: str) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ster.documents.activations.value import Activations
 from ster.errors import DocumentError, LayerError, require_type
 from ster.layers import name_layers
-from ster.plots.projecting import rows_of, visible
+from ster.plots.projecting import judged_rows, rows_of, visible
 from ster.text import counted, printable
 from ster.vectors.some_layers import take_layers
 from ster.vectors.steering import SteeringVector
@@ -101,7 +101,7 @@ def projected_text(
     """Colour the tokens of a prompt by their projection on the unit direction.
 
     The deepest colour stands for the largest projection among the tokens of the text
-    itself: those of a template, and above all the first one, often lie far off.
+    itself but for a sequence's first: it and those of a template often lie far off.
 
     Args:
         activations: The rows, read at all tokens of the prompt.
@@ -127,12 +127,10 @@ def projected_text(
     rows = rows_of(activations, prompt)
     # The layer alone, so that the activations need no other.
     values = take_layers(vector, layer).project(activations[rows])[:, 0]
-    own = ~tokens.in_template[rows]
-    judged = values[own] if own.any() else values
     return ProjectedText(
         tokens=tuple(tokens.text[row] for row in rows),
         values=values,
-        scale=float(np.abs(judged).max()),
+        scale=float(np.abs(values[judged_rows(activations, rows)]).max()),
         layer=layer,
         trait_name=vector.trait_name,
     )
