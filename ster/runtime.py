@@ -35,7 +35,7 @@ from ster.workflows.extracting import (
     write_activations,
 )
 from ster.workflows.reports import Reports
-from ster.workflows.steering import Steer, norms_of, sum_deltas
+from ster.workflows.steering import Steer, describe_steering, norms_of, sum_deltas
 
 Path = str | os.PathLike[str]
 
@@ -174,7 +174,8 @@ class Runtime(Answers, Directions, Reports):
             ),
             deltas=sum_deltas(steer, self._session, measure),
         )
-        return collect(reading, keep=on_interrupt == "keep")
+        steered = describe_steering(steer, self._session)
+        return collect(reading, keep=on_interrupt == "keep", steered=steered)
 
     def show(
         self,

@@ -356,6 +356,25 @@ def test_a_plain_intervention_is_the_vector_itself(checkpoint, device):
         assert found.tobytes() == plain.tobytes()
 
 
+def test_activations_say_what_they_were_steered_by(checkpoint, device):
+    runtime = load(checkpoint, device)
+    vector, prompt = vector_of(runtime), text(PROMPTS[0])
+    vector = vector.replaced(trait_name="calm")
+    assert runtime.activations([prompt]).steered == ()
+    one = runtime.activations([prompt], steer=vector * 2)
+    assert one.steered == (f"2 × calm (given) at layer {LAYER}",)
+    assert repr(one).endswith(f"hidden_size={WIDTH}, steered by {one.steered[0]})")
+    assert one[:1].steered == one.steered
+    several: list[Any] = [
+        (vector.with_norms([2.0]), "0.5n"),
+        Intervention(vector, how="remove", layers="all", where="-1.."),
+    ]
+    assert runtime.activations([prompt], steer=several).steered == (
+        f"0.5n × calm (given) at layer {LAYER}",
+        "calm (given) at layers 0 to 2 (remove, where -1..)",
+    )
+
+
 def test_a_direction_of_one_layer_is_removed_at_all(checkpoint, device):
     runtime = load(checkpoint, device)
     steer = Intervention(vector_of(runtime), how="remove", layers="all")

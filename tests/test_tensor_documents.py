@@ -8,6 +8,7 @@ import struct
 import threading
 import tracemalloc
 import zlib
+from dataclasses import replace
 from datetime import date, datetime
 from io import BytesIO
 from pathlib import Path
@@ -41,7 +42,7 @@ each_form = pytest.mark.parametrize("form", FORMS)
 def assert_same(one: Activations, other: Activations) -> None:
     for name in ("layers", "prompts", "model", "model_revision", "hidden_size"):
         assert getattr(one, name) == getattr(other, name)
-    for name in ("points", "read", "labels", "precision", "chat_template"):
+    for name in ("points", "read", "labels", "precision", "chat_template", "steered"):
         assert getattr(one, name) == getattr(other, name)
     for point in one.points:
         mine, theirs = one.at_point(point).array, other.at_point(point).array
@@ -197,6 +198,36 @@ def test_what_is_saved_is_what_is_loaded(
     for array in (loaded.array, *loaded.others.values()):
         assert array.flags.c_contiguous
         assert array.flags.writeable
+
+
+@each_form
+def test_a_document_says_that_its_rows_were_steered(tmp_path: Path, form: str):
+    words = ("2 × calm (caa) at layer 1", "glad (pca) at layers 1, 3 (remove)")
+    made = replace(whole_activations(), steered=words)
+    made.save(tmp_path / f"a.{form}")
+    assert Activations.load(tmp_path / f"a.{form}").steered == words
+    metadata = read_without_ster(tmp_path / f"a.{form}")[1]
+    assert json.loads(metadata["steered"]) == list(words)
+    replace(made, steered=()).save(tmp_path / f"a.{form}")
+    assert "steered" not in read_without_ster(tmp_path / f"a.{form}")[1]
+
+
+@each_form
+def test_which_tokens_json_held_is_not_made_up(tmp_path: Path, form: str):
+    made = Activations(
+        array=np.ones((1, 1, 2), np.float32),
+        layers=(0,),
+        prompts=("a",),
+        model="",
+        hidden_size=2,
+        read="mean",
+    )
+    made.save(tmp_path / "a.json")
+    loaded = Activations.load(tmp_path / "a.json")
+    assert loaded.read is None
+    loaded.save(tmp_path / f"b.{form}")
+    assert Activations.load(tmp_path / f"b.{form}").read is None
+    assert "tokens" not in read_without_ster(tmp_path / f"b.{form}")[1]
 
 
 @each_form

@@ -92,6 +92,7 @@ def activation_card(activations: Activations) -> Card:
             ("precision", activations.precision),
             ("chat template", activations.chat_template),
             ("labels", ", ".join(activations.labels) or None),
+            ("steered by", ", ".join(activations.steered) or None),
         ],
         tables=[_prompts(activations)],
     )

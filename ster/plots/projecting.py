@@ -103,7 +103,8 @@ def choose_rows(
     num_prompts = len(activations.prompts)
     if prompt is None and num_prompts > 1 and len(activations) == num_prompts:
         names = [plain(text) for text in activations.prompts]
-        return np.arange(num_prompts), names, f"prompt (token: {activations.read})"
+        token = f" (token: {activations.read})" if activations.read else ""
+        return np.arange(num_prompts), names, f"prompt{token}"
     number = 0 if prompt is None else prompt
     rows = rows_of(activations, number)
     tokens = activations.tokens

@@ -20,12 +20,15 @@ from ster.runs.showing import describe_tokens
 from ster.token_choice import TokenChoice
 
 
-def collect(reading: Reading, *, keep: bool = False) -> Activations:
+def collect(
+    reading: Reading, *, keep: bool = False, steered: tuple[str, ...] = ()
+) -> Activations:
     """Read all rows of a reading.
 
     Args:
         reading: What is read.
         keep: Whether an interrupt leaves the prompts whose waves are done.
+        steered: What is said of the reading's deltas.
 
     Raises:
         KeyboardInterrupt: It came before any was, or nothing is to be kept.
@@ -47,6 +50,7 @@ def collect(reading: Reading, *, keep: bool = False) -> Activations:
         array=array,
         others=dict(zip(reading.choice.points[1:], others, strict=True)),
         **describe_reading(reading.first(done)),
+        steered=steered,
     )
 
 

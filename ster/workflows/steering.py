@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ster.documents.prompt_sets.value import Prompts
 from ster.errors import SterError, UsageError, require_type
+from ster.layers import abridge
 from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.stream.changes import Deltas
@@ -18,6 +19,7 @@ from ster.text import counted, one_line
 from ster.vectors.applying import Applying
 from ster.vectors.interventions import Intervention
 from ster.vectors.metrics import mean_norms
+from ster.vectors.origins import spell_scale, spell_term
 from ster.vectors.steering import SteeringVector
 from ster.vectors.strengths import (
     Strength,
@@ -112,9 +114,7 @@ def take_steering(
             for how a vector is applied.
         DirectionError: A strength is not finite.
     """
-    is_one = _is_weighted(steer) or not isinstance(steer, Sequence)
-    given: Any = [steer] if is_one or isinstance(steer, str) else steer
-    parts = [_take(each) for each in given]
+    parts = _listed(steer)
     for part in parts:
         _check(part, session)
     own = [part.strength for part in parts]
@@ -148,6 +148,17 @@ def sum_deltas(
     """
     (deltas,) = take_steering(steer, session).deltas(measure)
     return deltas
+
+
+def describe_steering(steer: Steer, session: Session) -> tuple[str, ...]:
+    """Say what is done with each vector, for a document of what was steered.
+
+    Args:
+        steer: What ``take_steering`` took.
+        session: Whose stream they are applied to.
+    """
+    num_layers = session.spec.num_hidden_layers
+    return tuple(_describe(each, num_layers) for each in _listed(steer))
 
 
 def norms_of(
@@ -194,6 +205,13 @@ def _measure(
     return [float(norm) for norm in total / len(reading.prompts)]
 
 
+def _listed(steer: Steer) -> list[Intervention]:
+    """Take one or several, in their order."""
+    is_one = _is_weighted(steer) or not isinstance(steer, Sequence)
+    given: Any = [steer] if is_one or isinstance(steer, str) else steer
+    return [_take(each) for each in given]
+
+
 def _is_weighted(steer: object) -> bool:
     """Tell a vector with its strength from two vectors."""
     return (
@@ -213,6 +231,17 @@ def _take(steer: Any) -> Intervention:  # noqa: ANN401 - whatever was given
         return Intervention(vector, strength)
     require_type(steer, SteeringVector, "steer")
     return Intervention(steer)
+
+
+def _describe(part: Intervention, num_hidden_layers: int) -> str:
+    """Write a vector, where it is applied, and how if it is not just added."""
+    vector, strength = part.spread(num_hidden_layers), part.strength
+    term = spell_term(vector.trait_name, vector.method, vector.metadata)
+    times = "" if strength == _ONCE else f"{spell_scale(strength)} × "
+    noun = "layer" if len(vector.layers) == 1 else "layers"
+    how = replace(part.applying, layers=None).remark
+    remark = f" ({how})" if how else ""
+    return f"{times}{term} at {noun} {abridge(vector.layers)}{remark}"
 
 
 def _needs_norms(strength: Strength, applying: Applying) -> bool:

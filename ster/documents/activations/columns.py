@@ -15,7 +15,7 @@ from ster.documents.activations.description import Description
 from ster.documents.activations.labels import parse_labels, plain_labels
 from ster.documents.activations.read_tokens import ReadTokens
 from ster.documents.fields import PRODUCT, SCHEMA_VERSION, require
-from ster.documents.strict_json import JsonError, dump_json
+from ster.documents.strict_json import JsonError, dump_json, read_json
 from ster.documents.tensors.kinds import check_kind
 from ster.documents.tensors.parts import I64, U8, Array, Part, TensorFile
 from ster.errors import OutputError
@@ -44,9 +44,14 @@ def metadata_of(description: Description, store: str) -> dict[str, str]:
         "tokens": description.read,
         "points": ",".join(description.points),
         "store": store,
+        "steered": _spell(description.steered),
         "ster_version": __version__,
     }
     return {name: text for name, text in known.items() if text is not None}
+
+
+def _spell(steered: tuple[str, ...]) -> str | None:
+    return dump_json(steered, ACTIVATIONS).decode() if steered else None
 
 
 def columns_of(description: Description, label: str) -> list[tuple[Part, bytes]]:
@@ -129,11 +134,12 @@ def parse_description(file: TensorFile) -> dict[str, Any]:
         "model_revision": file.metadata.get("model_revision"),
         "hidden_size": hidden_size,
         "points": points,
-        "read": file.text("tokens"),
+        "read": file.metadata.get("tokens"),
         "tokens": tokens,
         "labels": parse_labels(file.take_json("labels")),
         "precision": file.metadata.get("precision"),
         "chat_template": file.metadata.get("chat_template"),
+        "steered": _parse_steered(file.metadata.get("steered")),
     }
 
 
@@ -156,5 +162,13 @@ def _parse_tokens(
 
 
 def _texts(file: TensorFile, name: str) -> tuple[str, ...]:
-    texts = require(f"`{name}`", file.take_json(name), list)
+    return _list(name, file.take_json(name))
+
+
+def _parse_steered(words: str | None) -> tuple[str, ...]:
+    return () if words is None else _list("steered", read_json(words.encode()))
+
+
+def _list(name: str, document: object) -> tuple[str, ...]:
+    texts = require(f"`{name}`", document, list)
     return tuple(require(f"{name}[{at}]", text, str) for at, text in enumerate(texts))

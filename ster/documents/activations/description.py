@@ -25,12 +25,15 @@ class Description:
         points: Where in a block the rows were read: ``resid_post`` after it,
             ``resid_mid`` between its halves, ``attn_out`` and ``mlp_out`` what each
             half adds.
-        read: Which tokens were read, as ``--tokens`` says it.
+        read: Which tokens were read, as ``--tokens`` says it; None where the document
+            does not say, as JSON never does.
         tokens: These tokens, row by row; None where the document does not say, and then
             there is one row for each prompt.
         labels: What else is known of each prompt, by name.
         precision: That of the run, None where that is not known.
         chat_template: How the prompts were encoded: applied, absent or off.
+        steered: What was done to the stream while it was read, a line for each vector;
+            none where it was left alone. JSON does not say.
 
     Raises:
         DocumentError: The parts do not fit together.
@@ -42,11 +45,12 @@ class Description:
     model_revision: str | None = None
     hidden_size: int
     points: tuple[str, ...] = (RESID_POST,)
-    read: str = "last"
+    read: str | None = "last"
     tokens: ReadTokens | None = None
     labels: Mapping[str, Sequence[object]] = field(default_factory=dict)
     precision: str | None = None
     chat_template: str | None = None
+    steered: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check once that the parts fit together."""

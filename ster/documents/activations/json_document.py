@@ -115,6 +115,7 @@ def _parse(document: object) -> Activations:
         model=field(fields, "model", str),
         model_revision=optional_string(fields, "model_revision"),
         hidden_size=hidden_size,
+        read=None,
     )
 
 

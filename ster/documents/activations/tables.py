@@ -69,12 +69,13 @@ def to_xarray(activations: Activations) -> xarray.DataArray:
         array = np.stack([array, *activations.others.values()])
     names = ("model", "model_revision", "read", "precision", "chat_template")
     attrs = {name: getattr(activations, name) for name in names}
+    attrs["steered"] = ", ".join(activations.steered)
     return xr.DataArray(
         array,
         dims=dims,
         coords=coords,
         name="activation",
-        attrs={name: word for name, word in attrs.items() if word is not None},
+        attrs={name: word for name, word in attrs.items() if word},
     )
 
 

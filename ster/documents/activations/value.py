@@ -85,10 +85,12 @@ class Activations(Description):
             f"{counted(len(self.layers), 'layer')} {abridge(self.layers)}",
             f"hidden_size={self.hidden_size}",
         ]
-        if self.read != "last":
+        if self.read not in ("last", None):
             parts.insert(2, f"{counted(len(self), 'row')} at tokens {self.read}")
         if self.points != ("resid_post",):
             parts.append(f"points={','.join(self.points)}")
+        if self.steered:
+            parts.append(f"steered by {', '.join(self.steered)}")
         return f"Activations({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
