@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ def named_in(section: str, part: str) -> set[str]:
 def test_the_tables_name_every_array_and_key_of_activations(tmp_path: Path):
     found: set[str] = set()
     for points in (("resid_post",), ("resid_post", "attn_out")):
-        whole_activations(points).save(tmp_path / "a.safetensors")
+        whole = replace(whole_activations(points), steered=("calm (caa) at layer 1",))
+        whole.save(tmp_path / "a.safetensors")
         with safe_open(tmp_path / "a.safetensors", framework="numpy") as file:
             found |= {*file.keys(), *file.metadata()}
     of_points = {"activations.resid_post", "activations.attn_out"}
