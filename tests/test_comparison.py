@@ -207,6 +207,8 @@ def test_a_comparison_shows_itself():
         "Comparison(3 vectors, layers 0, 1, 2 clusters, most similar: 'east' and "
         "'north-east', cosine 0.8536)"
     )
+    at_one = EAST.compare(WEST, clusters=1, layers=1)
+    assert repr(at_one).startswith("Comparison(2 vectors, layer 1, 1 cluster, ")
     page = found._repr_html_()
     for words in (
         "<strong>Comparison of 3 vectors</strong>",

@@ -320,6 +320,11 @@ def test_a_difference_from_itself_is_zero_and_can_still_steer_by_nothing():
     assert not (make() - make()).array.any()
 
 
+def test_one_pair_is_one_pair():
+    assert repr(make(metadata={"pair_count": "1"})).endswith("hidden_size=4, 1 pair)")
+    assert repr(make()).endswith("hidden_size=4, 8 pairs)")
+
+
 def test_what_is_taken_away_is_named_so():
     calm, kind, loud = (make(trait_name=name) for name in ("calm", "kind", "loud"))
     assert (calm - kind).trait_name == "calm - kind"

@@ -128,7 +128,7 @@ def curve_card(found: LearningCurve) -> Card:
         ],
         tables=[
             Table(
-                header=["layer", *(f"{size} pairs" for size in sizes), "enough"],
+                header=["layer", *(counted(size, "pair") for size in sizes), "enough"],
                 rows=rows,
                 num_rows=len(found.layers),
                 noun="layer",

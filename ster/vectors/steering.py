@@ -217,7 +217,8 @@ class SteeringVector(Geometry, Arithmetic):
             f"hidden_size={self.hidden_size}",
         ]
         if "pair_count" in self.metadata:
-            parts.append(f"{self.metadata['pair_count']} pairs")
+            count = self.metadata["pair_count"]  # a word, which anyone may have written
+            parts.append(f"{count} pair{'s' * (count != '1')}")
         if self.scale is not None:
             parts.append(f"scale={spell_scale(self.scale)}")
         return f"SteeringVector({', '.join(parts)})"

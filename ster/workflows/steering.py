@@ -11,7 +11,7 @@ import numpy as np
 
 from ster.documents.prompt_sets.value import Prompts
 from ster.errors import SterError, UsageError, require_type
-from ster.layers import abridge
+from ster.layers import name_layers
 from ster.runs.reading import ReadingChoice, plan_reading
 from ster.runs.session import Session
 from ster.stream.changes import Deltas
@@ -238,10 +238,9 @@ def _describe(part: Intervention, num_hidden_layers: int) -> str:
     vector, strength = part.spread(num_hidden_layers), part.strength
     term = spell_term(vector.trait_name, vector.method, vector.metadata)
     times = "" if strength == _ONCE else f"{spell_scale(strength)} × "
-    noun = "layer" if len(vector.layers) == 1 else "layers"
     how = replace(part.applying, layers=None).remark
     remark = f" ({how})" if how else ""
-    return f"{times}{term} at {noun} {abridge(vector.layers)}{remark}"
+    return f"{times}{term} at {name_layers(vector.layers)}{remark}"
 
 
 def _needs_norms(strength: Strength, applying: Applying) -> bool:
