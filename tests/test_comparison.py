@@ -269,6 +269,15 @@ def test_a_control_vector_of_another_program_names_no_model():
             "vector train --layers, in Python layers=, fits at the same layers",
         ),
         (
+            # Two of them have one.
+            [made.vector((0, 2), trait_name="b"), made.vector((2, 3), trait_name="c")],
+            {},
+            DirectionError,
+            'no layer is common to all 3 vectors: "calm" has 1, 3: "b" has 0, 2: '
+            '"c" has 2, 3: vector train --layers, in Python layers=, fits at the same '
+            "layers",
+        ),
+        (
             [made.vector((1, 2), trait_name="b")],
             {"layers": [1, 3]},
             LayerError,

@@ -116,8 +116,11 @@ def choose_layers(
         common = set.intersection(*(set(each.layers) for each in vectors))
         if common:
             return tuple(sorted(common))
+        few = len(vectors) == 2
         raise DirectionError(
-            "the vectors have no layer in common",
+            "the vectors have no layer in common"
+            if few
+            else f"no layer is common to all {len(vectors)} vectors",
             *(f"{quoted(label)} has {name_layers(v.layers)}" for label, v in both),
             SAME_LAYERS,
             field="layers",
