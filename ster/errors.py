@@ -213,6 +213,7 @@ _WAYS = {
     "Sampling": "ster.Sampling(temperature=0.7) makes one",
     "Activations": "runtime.activations(texts) reads them",
     "Selection": 'runtime.optimize(pairs, by="accuracy") returns one',
+    "EffectSelection": "runtime.optimize(pairs) returns one",
     "Evaluation": "runtime.evaluate(pairs, vector) returns one",
     "Axes": "matplotlib.pyplot.subplots() makes them, one or an array",
     "Answering": "ster.Answering(max_new_tokens=64) makes one",

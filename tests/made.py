@@ -11,6 +11,7 @@ from ster.documents.activations.read_tokens import NO_TOKEN, ReadTokens
 from ster.documents.activations.value import Activations
 from ster.vectors.comparison import Comparison
 from ster.vectors.controls import ControlEffects
+from ster.vectors.effect_selection import EffectCandidate, EffectSelection, Reading
 from ster.vectors.effects import Effect
 from ster.vectors.learning_curves import CurvePoint, LearningCurve
 from ster.vectors.measured import MeasuredStrength, StrengthChoice
@@ -231,3 +232,39 @@ def projection(num_components: int = 2, **parts: Any) -> Projection:
         "moved_toward_positive": 0.5,
     }
     return Projection(**(whole | parts))
+
+
+def effect_selection() -> EffectSelection:
+    """Make a choice by effect of two methods at two layers, one not steered with."""
+    candidates = [
+        EffectCandidate(
+            layer=layer,
+            method=method,
+            reading=Reading(
+                accuracy=0.5 + 0.25 * layer,
+                interval=(0.25 + 0.25 * layer, 1.0),
+                margin=1.0 + layer,
+                random=Baseline(mean=0.5, percentile_95=0.75),
+                random_margin=0.25,
+            ),
+            effect=effect,
+            damage=0.125,
+            selected=(layer, method) == (1, "caa"),
+        )
+        for layer, method, effect in (
+            (0, "caa", Effect(mean=0.5, standard_error=0.25, interval=(0.0, 1.0))),
+            (0, "logreg", None),
+            (1, "caa", Effect(mean=2.0, standard_error=0.25, interval=(1.5, 2.5))),
+            (1, "logreg", Effect(mean=1.0, standard_error=None, interval=None)),
+        )
+    ]
+    return EffectSelection(
+        vector=vector((1,)),
+        candidates=tuple(candidates),
+        strength="0.1n",
+        num_pairs=8,
+        num_scored=8,
+        num_folds=2,
+        seed=0,
+        random_effects=(-0.5, 0.25, 0.125),
+    )

@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.collections import QuadMesh
 
 import ster
-from ster.errors import DirectionError, DocumentError, LayerError, SterError
+from ster.errors import DirectionError, DocumentError, LayerError, SterError, UsageError
 from ster.plots.planes import principal_plane
 from ster.plots.styles import style
 from tests import made
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("closed_figures")
 PLOTS = {
     "norms": lambda ax: ster.plots.norms(made.activations(), ax=ax),
     "pca": lambda ax: ster.plots.pca(made.activations(), 3, ax=ax),
+    "effect": lambda ax: ster.plots.effect(made.effect_selection(), ax=ax),
     "accuracy": lambda ax: ster.plots.accuracy(made.selection(), ax=ax),
     "margin": lambda ax: ster.plots.margin(made.evaluation(), ax=ax),
     "strengths": lambda ax: ster.plots.strengths(made.strength_choice(), ax=ax),
@@ -232,6 +233,40 @@ def test_accuracy_of_a_vector_has_nothing_chosen():
     assert legend(ax) == ["random directions, mean to 95th percentile", "caa"]
     assert lines(ax)["caa"] == ([0, 1], [0.5, 0.75])
     assert rings(ax) == []
+
+
+def test_a_choice_by_effect_is_drawn_by_how_it_orders_pairs_too():
+    chosen = made.effect_selection()
+    ax = ster.plots.accuracy(chosen)
+    assert lines(ax)["caa"] == ([-0.07, 1 - 0.07], [0.5, 0.75])
+    assert bars(ax, "logreg").tolist() == [[0.25, 1], [0.5, 1]]
+    assert rings(ax) == [1 - 0.07, 0.75]
+    assert {*corners(ax)[:, 1]} == {0.5, 0.75}
+    assert "95th percentile at their best layer" not in legend(ax)
+    ax = ster.plots.margin(chosen)
+    assert lines(ax)["logreg"] == ([0.07, 1 + 0.07], [1, 2])
+    assert rings(ax) == [1 - 0.07, 2]
+    assert {*corners(ax)[:, 1]} == {-0.25, 0.25}
+
+
+def test_effects_stand_beside_those_of_random_directions():
+    ax = ster.plots.effect(made.effect_selection())
+    assert lines(ax)["caa"] == ([-0.07, 1 - 0.07], [0.5, 2])
+    assert bars(ax, "caa").tolist() == [[0, 1], [1.5, 2.5]]
+    # The other one was not steered with at layer 0, and has no interval at 1.
+    assert lines(ax)["logreg"] == ([1 + 0.07], [1])
+    assert bars(ax, "logreg").tolist() == [[1, 1]]
+    assert lines(ax)["3 random directions"] == ([1 - 0.07] * 3, [-0.5, 0.25, 0.125])
+    assert rings(ax) == [1 - 0.07, 2]
+    assert [*legend(ax)] == [
+        "3 random directions", "chosen: caa, layer 1", "caa", "logreg"
+    ]  # fmt: skip
+    assert ax.get_ylabel() == "effect at 0.1n (nats per pair)"
+
+
+def test_a_choice_by_accuracy_has_no_effects():
+    with pytest.raises(UsageError, match=r"must be an EffectSelection, not Selection"):
+        ster.plots.effect(made.selection())  # type: ignore[arg-type]
 
 
 def test_margins_have_their_intervals_and_those_of_chance():

@@ -7,6 +7,7 @@ styles differ too, so that a plot reads in grey.
 
 from __future__ import annotations
 
+from ster.plots.choices import effect
 from ster.plots.effects import strengths
 from ster.plots.learning import curve
 from ster.plots.lengths import norms
@@ -21,6 +22,7 @@ __all__ = [
     "ProjectedText",
     "accuracy",
     "curve",
+    "effect",
     "margin",
     "movement",
     "norms",

@@ -15,35 +15,38 @@ from ster.plots.styles import (
     mark_layers,
     plain,
     put_legend,
+    shift_of,
     style,
     take_axes,
 )
+from ster.vectors.effect_selection import EffectCandidate, EffectSelection
 from ster.vectors.selection import Candidate, Evaluation, LayerScore, Selection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Scored = Candidate | LayerScore
-# How far apart the intervals of two methods stand, in layers.
-_STEP = 0.14
+Measured = Selection | EffectSelection | Evaluation
+_TYPES = (Selection, EffectSelection, Evaluation)
 
 
-def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
+def accuracy(measured: Measured, *, ax: Axes | None = None) -> Axes:
     """Draw the share of pairs that each layer orders, by method.
 
     Bars are 95 % confidence intervals. The grey band is what random directions reach
-    on the same pairs, from their mean to their 95th percentile; of a selection the
-    dotted line is that percentile for the best of all layers, which a chosen candidate
-    has to exceed. The chosen candidate is ringed.
+    on the same pairs, from their mean to their 95th percentile; of a choice by accuracy
+    the dotted line is that percentile for the best of all layers, which a chosen
+    candidate has to exceed. The chosen candidate is ringed. ``effect`` draws what a
+    choice by effect was made by.
 
     Args:
-        measured: What ``runtime.evaluate`` returned, or ``optimize`` by accuracy.
+        measured: What ``runtime.evaluate`` or ``runtime.optimize`` returned.
         ax: Where to draw; a new figure if not given.
 
     Raises:
         SterError: matplotlib is not installed.
     """
-    require_type(measured, (Selection, Evaluation), "measured")
+    require_type(measured, _TYPES, "measured")
     ax = take_axes(ax)
     layers, first = _by_layer(_scored(measured))
     _band(
@@ -66,21 +69,21 @@ def accuracy(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axe
     return _finish(ax, layers)
 
 
-def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
+def margin(measured: Measured, *, ax: Axes | None = None) -> Axes:
     """Draw the mean of positive less negative score at each layer, by method.
 
-    Bars are 95 % confidence intervals, missing where there is a single pair. Of 20
-    random directions of the same length 19 stay within the grey band. The chosen
-    candidate is ringed.
+    Bars are 95 % confidence intervals, missing where there is a single pair and in a
+    choice by effect. Of 20 random directions of the same length 19 stay within the grey
+    band. The chosen candidate is ringed.
 
     Args:
-        measured: What ``runtime.evaluate`` returned, or ``optimize`` by accuracy.
+        measured: What ``runtime.evaluate`` or ``runtime.optimize`` returned.
         ax: Where to draw; a new figure if not given.
 
     Raises:
         SterError: matplotlib is not installed.
     """
-    require_type(measured, (Selection, Evaluation), "measured")
+    require_type(measured, _TYPES, "measured")
     ax = take_axes(ax)
     layers, first = _by_layer(_scored(measured))
     chance = np.array([each.random_margin or 0.0 for each in first])
@@ -96,8 +99,26 @@ def margin(measured: Selection | Evaluation, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, layers)
 
 
-def _scored(measured: Selection | Evaluation) -> Sequence[Scored]:
+def _scored(measured: Measured) -> Sequence[Scored]:
+    if isinstance(measured, EffectSelection):
+        return [_read(each) for each in measured.candidates]
     return measured.candidates if isinstance(measured, Selection) else measured.layers
+
+
+def _read(candidate: EffectCandidate) -> Candidate:
+    """Take how a candidate of a choice by effect ordered pairs of other folds."""
+    reading = candidate.reading
+    return Candidate(
+        layer=candidate.layer,
+        method=candidate.method,
+        accuracy=reading.accuracy,
+        margin=reading.margin,
+        effect_size=None,
+        interval=reading.interval,
+        random=reading.random,
+        selected=candidate.selected,
+        random_margin=reading.random_margin,
+    )
 
 
 def _by_layer(scored: Sequence[Scored]) -> tuple[list[int], list[Scored]]:
@@ -115,7 +136,7 @@ def _methods(
     """Yield a number, a shift along x, the name and the scores of each method."""
     methods = [*dict.fromkeys(map(_method, scored))]
     for index, method in enumerate(methods):
-        shift = (index - (len(methods) - 1) / 2) * _STEP
+        shift = shift_of(index, len(methods))
         yield index, shift, method, [each for each in scored if _method(each) == method]
 
 
@@ -125,7 +146,7 @@ def _method(each: Scored) -> str:
 
 def _draw_methods(
     ax: Axes,
-    measured: Selection | Evaluation,
+    measured: Measured,
     name: str,
     interval: Callable[[Scored], tuple[float, float]],
 ) -> None:

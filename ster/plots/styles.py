@@ -33,6 +33,8 @@ RING: dict[str, Any] = {
 # More groups than a person can tell apart.
 MAX_GROUPS = 12
 _MAX_NAME = 30
+# How far apart the intervals of two methods stand, in layers.
+_STEP = 0.14
 
 
 def take_axes(ax: Axes | None) -> Axes:
@@ -78,6 +80,11 @@ def style(index: int) -> dict[str, Any]:
         "marker": _MARKERS[index % len(_MARKERS)],
         "linestyle": _LINES[index % len(_LINES)],
     }
+
+
+def shift_of(index: int, number: int) -> float:
+    """Return how far beside its layer one of several methods is drawn."""
+    return (index - (number - 1) / 2) * _STEP
 
 
 def mark_layers(ax: Axes, layers: Iterable[int]) -> None:
