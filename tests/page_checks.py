@@ -20,7 +20,7 @@ Names = dict[str, Any]
 
 def check_notebook(names: Names) -> None:
     """Every plot was drawn, and `@` and `project` are what the page says of them."""
-    assert len(plt.get_fignums()) == 10
+    assert len(plt.get_fignums()) == 12
     assert {"probe", "selection", "evaluation", "tokens"} <= {*names}
     vector, acts = names["vector"], names["acts"]
     np.testing.assert_allclose(acts @ vector, vector.project(acts), 1e-6, 1e-9)
