@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -482,3 +483,15 @@ def test_another_space_is_warned_of_once_however_many_strengths(cpu):
         cpu.evaluate(PAIRS, other(cpu, precision="f16"), trial("1,2,3"))
     said = [str(each.message) for each in caught]
     assert len([each for each in said if not each.startswith("no strength")]) == 1
+
+
+def test_pca_without_variance_is_warned_of(cpu):
+    """Its direction is then the first axis, whatever the pairs are."""
+    alike = PairSet.of([("the sea is calm .", "the wind howls .")] * 3, trait_name="a")
+    with pytest.warns(SterWarning, match=r"pca found nothing at layers 1, 3, where"):
+        found = cpu.train(alike, layers=[1, 3], method="pca")
+    assert np.abs(found.array[:, 0]).tolist() == [1, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cpu.train(alike, layers=[1, 3], method="pca-uncentred")
+        cpu.train(PAIRS, layers=[1, 3], method="pca")

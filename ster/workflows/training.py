@@ -7,10 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from ster.documents.float32 import shortest
 from ster.documents.pairs import PairSet
 from ster.documents.steering import open_artifact
 from ster.errors import DirectionError, require_type
+from ster.layers import spell_layers
 from ster.runs.reading import LAST_ROWS, ReadingChoice
 from ster.runs.session import Session
 from ster.vectors import metrics
@@ -54,6 +57,7 @@ def train_vector(
     with open_output(output, layers) as write:
         vector = fit_vector(session, pairs, layers, method, read_pairs(reading), choice)
         write(vector)
+    _check_variance(session, vector)
     check_confounds(reading, max(vector.train_accuracy))
     if not max(vector.train_accuracy):
         session.reporter.warn(
@@ -129,6 +133,18 @@ def fit_vector(
             **note_reading(choice, pairs),
         },
     )
+
+
+def _check_variance(session: Session, vector: SteeringVector) -> None:
+    """Warn where pca had no variance to find, and took the stream's first axis."""
+    places = np.abs(vector.array[:, 0]) == 1
+    layers = tuple(np.array(vector.layers)[places].tolist())
+    if vector.method == "pca" and layers:
+        session.reporter.warn(
+            f"pca found nothing at {spell_layers(layers)}, where the differences of "
+            "these pairs do not vary: the direction there is the stream's first axis; "
+            "caa and pca-uncentred find what pairs have in common"
+        )
 
 
 def _template_args(session: Session) -> dict[str, str]:

@@ -172,7 +172,7 @@ def test_the_document_spells_a_strength_that_is_no_number(say):
 
 def test_several_vectors_are_added_up_each_with_its_strength(say):
     pairs = ster.PairSet.load("pairs.json")
-    ster.load("toy").train(pairs, method="pca", layers="2,3", output="w.json")
+    ster.load("toy").train(pairs, method="pca-uncentred", layers="2,3", output="w.json")
     both = ("--vector", "v.json:4", "--vector=w.json:-1", "--strength", "0.5")
     code, out, _ = say("--prompt", "the sea", *both)
     one, other = map(ster.SteeringVector.load, ("v.json", "w.json"))
