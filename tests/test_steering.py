@@ -470,3 +470,17 @@ def test_training_numbers_that_no_artifact_holds_are_refused(name, numbers, sent
 def test_metadata_that_are_no_strings_are_refused(metadata):
     with pytest.raises(DocumentError, match="^metadata must be strings by strings$"):
         make(metadata=metadata)
+
+
+def test_some_layers_are_a_vector_with_their_norms():
+    vector = make((1, 3, 4)).with_norms([2.0, 4.0, 8.0])
+    part = vector.take_layers("3..5")
+    assert part.layers == (3, 4)
+    assert (part.array == vector.array[1:]).all()
+    assert part.residual_norms == (4.0, 8.0)
+    assert part.train_margin == vector.train_margin[1:]
+    assert part.at("0.5n").array == pytest.approx(vector.at("0.5n").array[1:])
+    assert vector.take_layers(1).layers == (1,)
+    assert make((1, 3)).take_layers([3]).residual_norms is None
+    with pytest.raises(LayerError, match="the vector has no layer 2; there are 1, 3"):
+        make((1, 3)).take_layers([2])

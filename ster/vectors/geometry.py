@@ -171,6 +171,7 @@ class Geometry:
             raise LayerError(
                 f"layer {missing[0]} of the vector was not read, only "
                 f"{name_layers(rows.layers)}",
+                "vector.take_layers([...]) makes a vector of some of its layers",
                 layer=missing[0],
                 expected=rows.layers,
             )

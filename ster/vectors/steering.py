@@ -203,6 +203,20 @@ class SteeringVector(Geometry, Arithmetic):
             require_type(each, SteeringVector, "other")
         return compare_vectors([self, *others], clusters, layers)
 
+    def take_layers(self, layers: Layers) -> SteeringVector:
+        """Take some of its layers: to steer there alone, or to match rows of these.
+
+        Args:
+            layers: As for ``runtime.activations``.
+
+        Raises:
+            LayerError: The vector lacks one of them.
+        """
+        # Late: it is made of this.
+        from ster.vectors.some_layers import take_layers
+
+        return take_layers(self, layers)
+
     def replaced(self, **parts: Any) -> SteeringVector:
         """Make a vector of this one's parts and some others."""
         return replace(self, **parts)

@@ -76,6 +76,8 @@ def test_some_layers_can_be_exported(say):
     assert np.array_equal(part.direction(2), whole.direction(2))
     assert part.train_margin == whole.train_margin[1:]
     assert part.train_accuracy == whole.train_accuracy[1:]
+    assert whole.residual_norms is not None
+    assert part.residual_norms == whole.residual_norms[1:]
     for layers, missing in (("0", 0), ("2,9", 9), ("1..5", 3)):
         code, _, err = say(
             "vector", "export", "v.json", "--output", "p.npz", "--layers", layers
