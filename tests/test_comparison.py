@@ -209,6 +209,8 @@ def test_a_comparison_shows_itself():
     )
     at_one = EAST.compare(WEST, clusters=1, layers=1)
     assert repr(at_one).startswith("Comparison(2 vectors, layer 1, 1 cluster, ")
+    # Whoever asks for no groups gets cosines.
+    assert EAST.compare(WEST).clusters == (0, 0)
     page = found._repr_html_()
     for words in (
         "<strong>Comparison of 3 vectors</strong>",

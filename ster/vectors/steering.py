@@ -182,7 +182,7 @@ class SteeringVector(Geometry, Arithmetic):
         return view
 
     def compare(
-        self, *others: SteeringVector, clusters: int, layers: Layers = "all"
+        self, *others: SteeringVector, clusters: int = 1, layers: Layers = "all"
     ) -> Comparison:
         """Compare with other vectors of the same model: which are alike, which group.
 
