@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ster.architecture.spec import ModelSpec
 from ster.architecture.wide import WideSpec
@@ -126,7 +127,8 @@ class Runtime(Answers, Directions, Reports):
         Args:
             prompts: Whatever ``PromptSet.of`` takes. Each becomes one user message
                 under a chat template; a chat is read whole. Of a pair set the sides are
-                read as training reads them, each positive one first.
+                read as training reads them, each positive one first; labels say the
+                ``pair`` of each, from 0, and its ``side``.
             layers: ``"all"``, a ``--layers`` value such as ``"0,8..12"``, an index, or
                 indices. A row is read after that block, before the next.
             tokens: ``"last"``; ``"text"``, the last token of the text itself inside the
@@ -154,10 +156,12 @@ class Runtime(Answers, Directions, Reports):
         Raises:
             SterError: A prompt, layer or weight is refused, or the run does not fit.
         """
-        if isinstance(prompts, PairSet):
-            prompts, asked = prompts.to_read()
         check_word("on_interrupt", on_interrupt, ("raise", "keep"))
-        checked = PromptSet.of(prompts)
+        if isinstance(prompts, PairSet):
+            sides, asked = prompts.to_read()
+            checked = replace(PromptSet.of(sides), labels=prompts.side_labels)
+        else:
+            checked = PromptSet.of(prompts)
         known = None if asked is None else check_asked_of(checked, asked)
         measure = norms_of(self._session, checked, known)
         reading = plan_reading(

@@ -265,6 +265,16 @@ def test_pairs_are_read_after_their_prompts(toy):
     assert toy.train(PAIRS).array == pytest.approx(difference, abs=1e-5)
 
 
+def test_rows_of_pairs_say_their_pair_and_side(toy):
+    acts = toy.activations(PAIRS)
+    assert acts.labels == {
+        "pair": (0, 0, 1, 1),
+        "side": ("positive", "negative") * 2,
+    }
+    assert acts[[3]].labels == {"pair": (1,), "side": ("negative",)}
+    assert toy.activations(PAIRS.prompts).labels == {}
+
+
 def test_under_a_template_pairs_are_read_as_turns(toy, tmp_path):
     texts = [
         f"the {ASKED} a the sea is calm .",

@@ -96,7 +96,9 @@ def test_system_pairs_are_read_as_the_conversations_that_they_are(templated, ask
         positive_system="calm",
         negative_system="storm",
     )
-    rows = templated.activations(PairSet.of([pair]), layers=2).array
+    read = templated.activations(PairSet.of([pair]), layers=2)
+    assert read.labels["side"] == ("positive", "negative")
+    rows = read.array
     before = [] if asked is None else [{"role": "user", "content": asked}]
     role = "user" if asked is None else "assistant"
     chats = [

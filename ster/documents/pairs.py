@@ -136,6 +136,15 @@ class PairSet:
 
         return to_chats(self), None
 
+    @property
+    def side_labels(self) -> dict[str, tuple[object, ...]]:
+        """What is known of each side that is read: its pair, from 0, and which side."""
+        numbers = range(len(self.pairs))
+        return {
+            "pair": tuple(number for number in numbers for _ in range(2)),
+            "side": ("positive", "negative") * len(self.pairs),
+        }
+
     def refuse_systems(self, doing: str) -> None:
         """Refuse pairs with a system's turn for what does not know it.
 
