@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,14 @@ def test_an_answer_says_how_its_vectors_were_applied(toy):
     for simple in plainly:
         (found,) = runtime.answers(["the sea"], steer=simple, max_new_tokens=1)
         assert "interventions" not in found.document
+
+
+def test_an_answer_spells_its_strength():
+    usual = answer(0, "text")
+    assert usual.spelled == "0.5"
+    assert replace(usual, strength=-4.0).spelled == "-4"
+    assert replace(usual, strength=None, strength_word="-0.1n").spelled == "-0.1n"
+    assert replace(usual, strength=None).spelled == "0"
 
 
 def test_no_answers_make_a_document_too(tmp_path: Path):

@@ -26,7 +26,7 @@ from ster.cli.steering import (
     split_vector,
 )
 from ster.cli.streams import say
-from ster.cli.tables.answers import draw_answers, spelled
+from ster.cli.tables.answers import draw_answers
 from ster.cli.tables.drawing import draw
 from ster.cli.writing import (
     MaxNewTokens,
@@ -228,7 +228,7 @@ def write_table(answers: Iterable[Answer], *, text: bool | None) -> Iterator[str
     yield "| strength | answer |\n|---|---|\n"
     for each in answers:
         line = " ".join(each.text.split()).replace("|", "\\|")
-        yield f"| {spelled(each)} | {printable(line)} |\n"
+        yield f"| {each.spelled} | {printable(line)} |\n"
 
 
 def check_question(

@@ -16,6 +16,7 @@ from typing import Self
 from ster.documents.fields import PRODUCT, SCHEMA_VERSION
 from ster.documents.strict_json import check_json_name, dump_json
 from ster.documents.whole_files import AtomicFile
+from ster.text import decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,11 @@ class Answer:
     ended: str
     strength_word: str | None = None
     interventions: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
+
+    @property
+    def spelled(self) -> str:
+        """The strength as it was given, a number or in norms; 0 where there is none."""
+        return self.strength_word or decimal(self.strength or 0.0)
 
     @property
     def document(self) -> dict[str, object]:
