@@ -234,7 +234,8 @@ def require_type(value: object, kind: type | tuple[type, ...], name: str) -> Non
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = [each.__name__ for each in kinds]
-        expected = " or ".join(map(_with_article, names))
+        *others, last = map(_with_article, names)
+        expected = " or ".join([", ".join(others), last] if others else [last])
         raise UsageError(
             f"{name} must be {expected}, not {type(value).__name__}",
             *(_WAYS[each] for each in names if each in _WAYS),

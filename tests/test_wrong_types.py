@@ -158,8 +158,9 @@ def test_a_path_is_a_path(rows: Any, vector: Any, runtime: Any, call):
 @pytest.mark.parametrize(
     ("name", "argument", "expected"),
     [
-        ("accuracy", "measured", "a Selection or an Evaluation"),
-        ("margin", "measured", "a Selection or an Evaluation"),
+        ("accuracy", "measured", "a Selection, an EffectSelection or an Evaluation"),
+        ("margin", "measured", "a Selection, an EffectSelection or an Evaluation"),
+        ("effect", "selection", "an EffectSelection"),
         ("strengths", "measured", "an Evaluation or a StrengthChoice"),
         ("curve", "measured", "a LearningCurve"),
         ("movement", "projection", "a Projection"),
