@@ -482,5 +482,5 @@ def test_some_layers_are_a_vector_with_their_norms():
     assert part.at("0.5n").array == pytest.approx(vector.at("0.5n").array[1:])
     assert vector.take_layers(1).layers == (1,)
     assert make((1, 3)).take_layers([3]).residual_norms is None
-    with pytest.raises(LayerError, match="the vector has no layer 2; there are 1, 3"):
+    with pytest.raises(LayerError, match="the vector has no layer 2, only layers 1, 3"):
         make((1, 3)).take_layers([2])

@@ -155,21 +155,15 @@ class ModelFlags:
 
         # These processes come up while the array libraries are imported.
         start_ahead(self.model, self.chat_template)
-        from ster.decoder.devices import (
-            AUTO,
-            TRANSLATED,
-            choose_device,
-            find_gpu,
-            is_translated,
-        )
+        from ster.decoder import devices
         from ster.loading import check_device
 
         with self.naming_variables():
-            check_device(choose_device(self.device), self.precision)
+            check_device(devices.choose_device(self.device), self.precision)
         by_default = self.sources.get("device") == DEFAULT
-        if (by_default or self.device == AUTO) and is_translated():
-            say(f"{TRANSLATED}\n")
-        elif by_default and (gpu := find_gpu()) is not None:
+        if (by_default or self.device == devices.AUTO) and devices.is_translated():
+            say(f"{devices.TRANSLATED}\n")
+        elif by_default and (gpu := devices.find_gpu()) is not None:
             say(
                 f"this machine has {_GPUS[gpu]}; --device {gpu} or --device auto "
                 "would use it\n"

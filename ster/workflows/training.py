@@ -13,7 +13,7 @@ from ster.documents.float32 import shortest
 from ster.documents.pairs import PairSet
 from ster.documents.steering import open_artifact
 from ster.errors import DirectionError, require_type
-from ster.layers import spell_layers
+from ster.layers import name_layers
 from ster.runs.reading import LAST_ROWS, ReadingChoice
 from ster.runs.session import Session
 from ster.vectors import metrics
@@ -141,7 +141,7 @@ def _check_variance(session: Session, vector: SteeringVector) -> None:
     layers = tuple(np.array(vector.layers)[places].tolist())
     if vector.method == "pca" and layers:
         session.reporter.warn(
-            f"pca found nothing at {spell_layers(layers)}, where the differences of "
+            f"pca found nothing at {name_layers(layers)}, where the differences of "
             "these pairs do not vary: the direction there is the stream's first axis; "
             "caa and pca-uncentred find what pairs have in common"
         )
