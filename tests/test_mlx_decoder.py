@@ -123,11 +123,21 @@ def test_a_command_that_fails_is_a_refusal(tmp_path: Path, mlx, monkeypatch):
     assert "Command buffer execution failed" in caught.value.causes[0]
 
 
-def test_memory_that_the_device_lacks_is_a_refusal(tmp_path: Path, mlx, monkeypatch):
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "[malloc] Unable to allocate 99 bytes.",
+        "[METAL] Command buffer execution failed: Insufficient Memory "
+        "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+    ],
+)
+def test_memory_that_the_device_lacks_is_a_refusal(
+    tmp_path: Path, mlx, monkeypatch, sentence
+):
     runtime = ster.load(write_checkpoint(tmp_path).directory, device=mlx)
 
     def fail(*arrays: object) -> None:
-        raise RuntimeError("[malloc] Unable to allocate 99 bytes.")
+        raise RuntimeError(sentence)
 
     monkeypatch.setattr(mx, "eval", fail)
     with pytest.raises(CapacityError, match="no memory left"):

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 from ster.errors import CapacityError, DeviceError
 
+# What says that memory was short: MLX's allocators, CUDA, and Metal's command buffers.
+_NO_MEMORY = ("allocate", "malloc", "out of memory", "insufficient memory")
+
 
 @contextmanager
 def device_failures() -> Iterator[None]:
@@ -20,7 +23,7 @@ def device_failures() -> Iterator[None]:
         yield
     except RuntimeError as error:
         words = str(error).lower()
-        if "allocate" in words or "out of memory" in words or "malloc" in words:
+        if any(each in words for each in _NO_MEMORY):
             sentence = "the device has no memory left for this run"
             way = "allow less with --memory, so that the run is cut smaller"
             raise CapacityError(sentence, error, way) from error
