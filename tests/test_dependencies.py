@@ -51,6 +51,15 @@ def test_ci_pins_what_the_project_asks_for(requirement):
     assert requirement.specifier.contains(found)
 
 
+def test_the_mlx_that_attends_wrongly_on_metal_is_not_installed():
+    """Of 0.32.2, whose kernel for many keys forgets which text they belong to."""
+    on_metal = [
+        each for each in declared() if each.name == "mlx" and "darwin" in str(each)
+    ]
+    assert on_metal
+    assert not any(each.specifier.contains("0.32.2") for each in on_metal)
+
+
 @pytest.mark.parametrize("name", ["constraints.txt", "lowest.txt"])
 def test_the_parts_of_mlx_are_of_one_version(name):
     found = pins(name)
