@@ -144,6 +144,41 @@ def test_memory_that_the_device_lacks_is_a_refusal(
         runtime.generate(text([3, 4]))
 
 
+@pytest.fixture
+def failing_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a command fail of which an evaluation says nothing."""
+
+    def fail(stream: object) -> None:
+        raise RuntimeError("[METAL] Command buffer execution failed")
+
+    monkeypatch.setattr(mx, "synchronize", fail)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda runtime, prompt: runtime.activations([prompt]),
+        lambda runtime, prompt: runtime.generate(prompt),
+    ],
+    ids=["activations", "generate"],
+)
+def test_a_command_that_failed_unseen_is_a_refusal_at_the_end(
+    tmp_path: Path, mlx, failing_late, run
+):
+    runtime = ster.load(write_checkpoint(tmp_path).directory, device=mlx)
+    with pytest.raises(DeviceError, match="failed while it computed"):
+        run(runtime, text([3, 4]))
+
+
+def test_what_breaks_a_run_off_counts_more_than_what_failed_unseen(
+    tmp_path: Path, mlx, failing_late
+):
+    session = ster.load(write_checkpoint(tmp_path).directory, device=mlx)._session
+    plan = session.plan([[3, 4]], 3, repeats=True)
+    with pytest.raises(KeyboardInterrupt), session.open(plan):
+        raise KeyboardInterrupt
+
+
 def test_the_limit_of_the_buffer_cache_is_given_back_when_the_last_run_ends(
     tmp_path: Path, mlx, monkeypatch
 ):

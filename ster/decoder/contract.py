@@ -173,8 +173,7 @@ class Block(Protocol[Array]):
 
         Args:
             hidden: resid_post of the block before, (num_tokens, hidden_size), f32. It
-                is given away: what is returned may lie in its
-                memory.
+                is given away: what is returned may lie in its memory.
             inputs: What belongs to the stream.
             cache: Takes the keys and values; where each text has one new token, it
                 holds what these attend to.
@@ -327,7 +326,7 @@ class Decoder(Steers[Array], Protocol[Array]):
         ...
 
     def close(self) -> None:
-        """Let go of what only this run needs: it is over."""
+        """Let go of what only this run needs; refuse what failed and was not seen."""
         ...
 
 

@@ -74,4 +74,4 @@ class WholeModel(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what only this run needs: it is over."""
+        """Let go of what only this run needs; see ``contract.Decoder``."""

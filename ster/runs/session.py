@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ster.checkpoint.weights import open_weights
 from ster.decoder.contract import Decoder, DeviceMemory, Weights
 from ster.decoder.devices import Implementation, implementation
 from ster.decoder.whole import WholeWeights
-from ster.errors import PromptError, WeightsError
+from ster.errors import PromptError, SterError, WeightsError
 from ster.reporting import Reporter
 from ster.runs.choice import ModelChoice
 from ster.runs.plan import Plan, plan_run
@@ -137,6 +137,7 @@ class Session:
 
         Raises:
             WeightsError: A weight file is damaged or lacks a tensor.
+            DeviceError: The device failed, which shows at the end at the latest.
         """
         weights = self._take_weights(plan.num_blocks, head=plan.head)
         if plan.release:
@@ -144,8 +145,11 @@ class Session:
         decoder = self._implementation.open_decoder(weights, keep=plan.keep)
         try:
             yield decoder
-        finally:
-            decoder.close()
+        except BaseException:
+            with suppress(SterError):  # what went wrong first is what counts
+                decoder.close()
+            raise
+        decoder.close()
         self.done.prompts += sum(map(len, plan.waves))
         self.done.tokens += plan.num_prompt_tokens
         self.done.distinct += plan.num_tokens

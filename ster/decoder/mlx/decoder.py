@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import mlx.core as mx
@@ -16,7 +16,7 @@ from ster.decoder.devices import MLX_CPU, not_built
 from ster.decoder.memory import free_memory, held_memory, peak_memory
 from ster.decoder.mlx.attention import MAX_GATHERED, MAX_SCORES
 from ster.decoder.mlx.block import MLXBlock
-from ster.decoder.mlx.failures import device_failures
+from ster.decoder.mlx.failures import device_failures, wait_for
 from ster.decoder.mlx.footprint import CACHE_BYTES, footprint, model_bytes
 from ster.decoder.mlx.indices import (
     bring_attention,
@@ -301,12 +301,12 @@ class MLXDecoder:
         """Let go of what is this run's; see ``contract.Decoder``."""
         self._next, self._head, self._caches = {}, None, []
         buffer_cache.let_go()
-        if self._wires:
-            # The limit is not to be changed while the device works; a run that failed
-            # there has said so.
-            with suppress(RuntimeError):
-                mx.synchronize(mx.default_stream(self._device))
-            wired_memory.let_go()
+        try:
+            # Nor is a limit to be changed while the device works.
+            wait_for(self._device)
+        finally:
+            if self._wires:
+                wired_memory.let_go()
 
     def _wired_bytes(self, num_tokens: int) -> int:
         """Count what stays through the run, and what comes and goes with each token."""

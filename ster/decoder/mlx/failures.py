@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import mlx.core as mx
+
 from ster.errors import CapacityError, DeviceError
 
 # What says that memory was short: MLX's allocators, CUDA, and Metal's command buffers.
@@ -28,3 +30,17 @@ def device_failures() -> Iterator[None]:
             way = "allow less with --memory, so that the run is cut smaller"
             raise CapacityError(sentence, error, way) from error
         raise DeviceError("the device failed while it computed", error) from error
+
+
+def wait_for(device: mx.Device) -> None:
+    """Wait until a device has done all that this thread asked of it.
+
+    Metal may say of a command only now that it failed: an evaluation waits for the last
+    of its commands, and may miss what an earlier one says (ml-explore/mlx#4174).
+
+    Raises:
+        CapacityError: As for ``device_failures``.
+        DeviceError: Likewise.
+    """
+    with device_failures():
+        mx.synchronize(mx.default_stream(device))

@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from ster.decoder.mlx.failures import device_failures
+from ster.decoder.mlx.failures import device_failures, wait_for
 from ster.decoder.mlx.footprint import CACHE_BYTES
 from ster.decoder.mlx.limits import buffer_cache
 from ster.decoder.mlx.whole_steering import WholeSteering
@@ -130,6 +130,7 @@ class MLXWholeModel(WholeModel):
         buffer_cache.let_go()
         if not self._keep:
             self._weights.release()
+        wait_for(self._weights.device)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
