@@ -18,7 +18,7 @@ from ster.runs.inputs import following_inputs
 from ster.runs.loop import run_blocks
 from ster.runs.sampling import Sampling
 from ster.runs.streams import pack_steered
-from ster.stream.texts import Texts
+from ster.stream.texts import Entering, Leaving, Texts
 from tests.checkpoints import Config, make_config, random_ids, write_checkpoint
 from tests.conformance.compare import assert_close
 from tests.conformance.running import open_decoder, read
@@ -28,6 +28,7 @@ mx = pytest.importorskip("mlx.core")
 from ster.decoder.mlx.fused import fused  # noqa: E402
 from ster.decoder.mlx.limits import ProcessLimit, set_wired_limit  # noqa: E402
 from ster.decoder.mlx.parts import activated, meeting, plus  # noqa: E402
+from ster.decoder.mlx.texts import MLXCache  # noqa: E402
 
 # Primitives that only look at memory in another way.
 VIEWS = "Broadcast|Depends|ExpandDims|Flatten|Reshape|Slice|Split|Squeeze|Transpose"
@@ -218,3 +219,22 @@ def test_nothing_that_a_cache_took_in_waits_for_the_next_token(tmp_path, mlx, ke
             graph = tmp_path / f"{number}.dot"
             mx.export_to_dot(str(graph), array)
             assert "label" not in graph.read_text()
+
+
+def test_texts_that_leave_do_not_copy_the_cache_for_each_that_moves(mlx):
+    cache = MLXCache((2, 8), mx.float32, 64, mx.Device(mx.cpu))
+    ids = mx.arange(16 * 2 * 64 * 8).reshape(16, 2, 64, 8).astype(mx.float32)
+    rows = mx.arange(16 * 64).reshape(16, 64)
+    stream = ids.swapaxes(1, 2).reshape(16 * 64, 2, 8)
+    cache.enter(stream, -stream, Entering(stems=(), first=0, rows=rows))
+    mx.eval(ids, cache.held)
+    held, before = sum(each.nbytes for each in cache.held), mx.get_active_memory()
+    mx.reset_peak_memory()
+    moves = tuple((15 - text, text) for text in range(6))
+    cache.leave(Leaving(order=np.array([]), moves=moves, stems=()))
+    mx.eval(cache.held)
+    assert mx.get_peak_memory() - before < 2 * held  # as they were, and those moved
+    keys, values = cache.own(10, 64)
+    order = [*range(15, 9, -1), *range(6, 10)]
+    assert mx.array_equal(keys, ids[mx.array(order)])
+    assert mx.array_equal(values, -keys)

@@ -222,7 +222,9 @@ class MLXDecoder:
         layers = [each.attention for each in self.spec.layers]
         with mx.stream(self._device):
             widths = [(each.num_key_value_heads, each.head_dim) for each in layers]
-            self._caches = [MLXCache(width, dtype, max_tokens) for width in widths]
+            self._caches = [
+                MLXCache(width, dtype, max_tokens, self._device) for width in widths
+            ]
         return [*self._caches]
 
     def vectors(self, values: F32) -> mx.array:

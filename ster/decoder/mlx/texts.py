@@ -109,18 +109,24 @@ class MLXCache:
         width: Number of key heads and width of a head.
         dtype: Of keys and values.
         max_tokens: No text will have more own tokens.
+        device: Where they lie.
     """
 
     STEP = 256
 
     def __init__(
-        self, width: tuple[int, int], dtype: mx.Dtype, max_tokens: int
+        self,
+        width: tuple[int, int],
+        dtype: mx.Dtype,
+        max_tokens: int,
+        device: mx.Device,
     ) -> None:
         kv_heads, head_dim = width
         self._keys = mx.zeros((0, kv_heads, 0, head_dim), dtype)
         self._values = mx.zeros((0, kv_heads, 0, head_dim), dtype)
         self._stems: dict[int, tuple[mx.array, mx.array]] = {}
         self._max_tokens = max_tokens
+        self._device = device
 
     @property
     def held(self) -> list[mx.array]:
@@ -171,9 +177,12 @@ class MLXCache:
 
     def leave(self, leaving: Leaving) -> None:
         """Let go of those of texts that leave; see ``contract.Cache``."""
-        for source, target in leaving.moves:
-            self._keys[target] = self._keys[source]
-            self._values[target] = self._values[source]
+        if leaving.moves:
+            # At once: a text that is moved for itself makes MLX copy all of them.
+            with mx.stream(self._device):
+                sources, targets = mx.array(leaving.moves).T
+                self._keys[targets] = self._keys[sources]
+                self._values[targets] = self._values[sources]
         for stem in leaving.stems:
             del self._stems[stem]
 
