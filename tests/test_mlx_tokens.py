@@ -238,3 +238,42 @@ def test_texts_that_leave_do_not_copy_the_cache_for_each_that_moves(mlx):
     order = [*range(15, 9, -1), *range(6, 10)]
     assert mx.array_equal(keys, ids[mx.array(order)])
     assert mx.array_equal(values, -keys)
+
+
+def test_a_token_is_copied_out_before_the_next_one_is_done(
+    tmp_path: Path, mlx, monkeypatch
+):
+    """What is evaluated with the next token, or after it, would wait for it."""
+    made = write_checkpoint(tmp_path / "model", make_config(eos_token_id=None))
+    decoder: Any = open_decoder(made, mlx, keep=True)
+    evaluate, to_host, begun = mx.async_eval, decoder.to_host, [mx.array(0)]
+
+    def begin(*arrays: Any) -> None:
+        begun.extend(arrays)
+        evaluate(*arrays)
+
+    def look(chosen: Any) -> Any:
+        assert any(each is chosen for each in begun)
+        return to_host(chosen)
+
+    monkeypatch.setattr(mx, "async_eval", begin)
+    monkeypatch.setattr(decoder, "to_host", look)
+    growth = Growth(sampling=Sampling(), stop_ids=(), max_new_tokens=5, max_texts=2)
+    grown = list(grow(decoder, [([3, 4], 0), ([5], 0)], [{}], growth))
+    assert len(grown) == 10
+
+
+def test_no_token_is_worked_at_ahead_where_much_would_be_copied(
+    tmp_path: Path, mlx, monkeypatch
+):
+    made = write_checkpoint(tmp_path / "model", make_config(eos_token_id=None))
+    growth = Growth(sampling=Sampling(), stop_ids=(), max_new_tokens=3)
+
+    def look() -> list[bool]:
+        decoder: Any = open_decoder(made, mlx, keep=True)
+        growing = grow(decoder, [([3, 4], 0)], [{}], growth)
+        return [decoder.works_ahead for _ in growing]
+
+    assert all(look())
+    monkeypatch.setattr("ster.decoder.mlx.decoder.MAX_AHEAD_BYTES", 1 << 10)
+    assert not any(look())

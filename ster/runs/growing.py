@@ -134,9 +134,12 @@ class Batch(Generic[Array]):
             following = None
             if self._decoder.works_ahead and not self._someone_ends():
                 following = self._step(pending.token_ids)
+            num_texts = len(self._at_work)
             yield from self._take([*self._at_work], pending)
             order = self._let_go()
-            pending = None if following is None else self._of(following, order)
+            pending = following
+            if following is not None and len(order) < num_texts:
+                pending = self._of(following, order)
 
     def _next_entering(self) -> list[Growing]:
         """Take the texts that enter now, if any do."""

@@ -41,6 +41,9 @@ from ster.stream.texts import Entering, NextTokens
 __all__ = ["footprint"]
 
 F32 = NDArray[np.float32]
+# Keys and values beside which a token is not worth working ahead: while the one before
+# is at work MLX does not write into them in place, and may copy them all.
+MAX_AHEAD_BYTES = 1 << 26
 DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
 
 
@@ -141,9 +144,10 @@ class MLXDecoder:
     def works_ahead(self) -> bool:
         """Tell whether one token's work may be written down before the last is known.
 
-        It needs the embedding on the device.
+        It needs the embedding on the device, and caches that may be copied.
         """
-        return self._keep
+        held = sum(each.own_bytes for each in self._caches)
+        return self._keep and held <= MAX_AHEAD_BYTES
 
     def embed(self, token_ids: Ints | mx.array, position_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
@@ -184,10 +188,12 @@ class MLXDecoder:
             )
             is_finite = mx.isfinite(logits).all(axis=-1)
             token_ids = mx.where(is_finite, token_ids.astype(mx.int32), -1)
-            # With what the caches took in, or its source stays until the next token.
+            is_close = mx.zeros(len(logits), mx.bool_)
+            # Whatever is not begun here would wait for the token after this one. With
+            # what the caches took in, or its source stays until the next token.
             held = [array for cache in self._caches for array in cache.held]
-            mx.async_eval(token_ids, *held)  # type: ignore[no-untyped-call] # no types
-            return Chosen(token_ids=token_ids, is_close=mx.zeros(len(logits), mx.bool_))
+            mx.async_eval(token_ids, is_close, *held)  # type: ignore[no-untyped-call] # no types
+            return Chosen(token_ids=token_ids, is_close=is_close)
 
     def to_host(self, chosen: mx.array) -> Ints:
         """Wait for what was chosen, and copy it out."""

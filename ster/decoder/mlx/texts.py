@@ -134,6 +134,11 @@ class MLXCache:
         stems = [array for both in self._stems.values() for array in both]
         return [self._keys, self._values, *stems]
 
+    @property
+    def own_bytes(self) -> int:
+        """Return the size of own keys and values, room for others included."""
+        return self._keys.nbytes + self._values.nbytes
+
     def own(self, num_texts: int, num_tokens: int) -> tuple[mx.array, mx.array]:
         """Return own keys and values of the first texts as f32, padding included."""
         held = self._keys, self._values
