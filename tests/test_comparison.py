@@ -275,9 +275,9 @@ def test_a_control_vector_of_another_program_names_no_model():
             [made.vector((0, 2), trait_name="b"), made.vector((2, 3), trait_name="c")],
             {},
             DirectionError,
-            'no layer is common to all 3 vectors: "calm" has layers 1, 3: "b" has layers 0, 2: '
-            '"c" has layers 2, 3: vector train --layers, in Python layers=, fits at the same '
-            "layers",
+            'no layer is common to all 3 vectors: "calm" has layers 1, 3: "b" has '
+            'layers 0, 2: "c" has layers 2, 3: vector train --layers, in Python '
+            "layers=, fits at the same layers",
         ),
         (
             [made.vector((1, 2), trait_name="b")],
