@@ -29,7 +29,7 @@ import os
 import traceback
 from numbers import Integral, Real
 
-from ster.text import one_line, printable, quoted, to_float
+from ster.text import listing, one_line, printable, quoted, to_float
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -234,8 +234,7 @@ def require_type(value: object, kind: type | tuple[type, ...], name: str) -> Non
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = [each.__name__ for each in kinds]
-        *others, last = map(_with_article, names)
-        expected = " or ".join([", ".join(others), last] if others else [last])
+        expected = listing([*map(_with_article, names)], "or")
         raise UsageError(
             f"{name} must be {expected}, not {type(value).__name__}",
             *(_WAYS[each] for each in names if each in _WAYS),

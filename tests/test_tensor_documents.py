@@ -200,6 +200,17 @@ def test_what_is_saved_is_what_is_loaded(
         assert array.flags.writeable
 
 
+def little_known() -> Activations:
+    """Make activations of which nothing is said that may be left out."""
+    return Activations(
+        array=np.ones((2, 1, 2), np.float32),
+        layers=(0,),
+        prompts=("a", "b"),
+        model="",
+        hidden_size=2,
+    )
+
+
 @each_form
 def test_a_document_says_that_its_rows_were_steered(tmp_path: Path, form: str):
     words = ("2 × calm (caa) at layer 1", "glad (pca) at layers 1, 3 (remove)")
@@ -214,14 +225,7 @@ def test_a_document_says_that_its_rows_were_steered(tmp_path: Path, form: str):
 
 @each_form
 def test_which_tokens_json_held_is_not_made_up(tmp_path: Path, form: str):
-    made = Activations(
-        array=np.ones((1, 1, 2), np.float32),
-        layers=(0,),
-        prompts=("a",),
-        model="",
-        hidden_size=2,
-        read="mean",
-    )
+    made = replace(little_known(), read="mean")
     made.save(tmp_path / "a.json")
     loaded = Activations.load(tmp_path / "a.json")
     assert loaded.read is None
@@ -232,13 +236,7 @@ def test_which_tokens_json_held_is_not_made_up(tmp_path: Path, form: str):
 
 @each_form
 def test_what_is_not_known_stays_unknown(tmp_path: Path, form: str):
-    made = Activations(
-        array=np.ones((2, 1, 2), np.float32),
-        layers=(0,),
-        prompts=("a", "b"),
-        model="",
-        hidden_size=2,
-    )
+    made = little_known()
     made.save(tmp_path / f"a.{form}")
     loaded = Activations.load(tmp_path / f"a.{form}")
     assert_same(made, loaded)

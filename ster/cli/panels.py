@@ -80,10 +80,10 @@ def open_formatter(*, watched: bool) -> HelpFormatter:
         watched: Whether stdout is a terminal that shows boxes.
     """
     columns = shutil.get_terminal_size().columns
-    if watched and columns < NARROWEST:
-        return NarrowFormatter(width=max(columns, LEAST))
     if not watched:
         return HelpFormatter()
+    if columns < NARROWEST:
+        return NarrowFormatter(width=max(columns, LEAST))
     return BoxFormatter(width=min(columns, WIDEST))
 
 
@@ -97,14 +97,7 @@ def may_draw() -> bool:
 
 
 class NarrowFormatter(HelpFormatter):
-    """Puts what a flag does below it, for there is no room beside it.
-
-    Args:
-        width: Columns, of a terminal.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__(width=width)
+    """Puts what a flag does below it, for there is no room beside it."""
 
     def write_dl(
         self,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ster.errors import require_type
 from ster.plots.styles import (
     GREY,
-    RING,
+    by_method,
     draw_intervals,
     mark_layers,
     plain,
     put_legend,
-    shift_of,
+    ring,
     style,
     take_axes,
 )
@@ -41,37 +42,40 @@ def effect(selection: EffectSelection, *, ax: Axes | None = None) -> Axes:
     require_type(selection, EffectSelection, "selection")
     ax = take_axes(ax)
     ax.axhline(0, color=GREY, lw=0.8)
-    best = selection.best
-    methods = [*dict.fromkeys(each.method for each in selection.candidates)]
-    for index, method in enumerate(methods):
-        shift = shift_of(index, len(methods))
+    for index, shift, method, candidates in by_method(
+        selection.candidates, attrgetter("method")
+    ):
         steered = [
-            (each.layer, each.effect)
-            for each in selection.candidates
-            if each.method == method and each.effect is not None
+            (each.layer + shift, each.effect)
+            for each in candidates
+            if each.effect is not None
         ]
-        if not steered:
-            continue
-        draw_intervals(
-            ax,
-            [layer + shift for layer, _ in steered],
-            [found.mean for _, found in steered],
-            [found.interval or (found.mean, found.mean) for _, found in steered],
-            label=plain(method),
-            **style(index),
-        )
-    x = best.layer + shift_of(methods.index(best.method), len(methods))
-    ax.plot(
-        [x] * len(selection.random_effects),
-        selection.random_effects,
-        color=GREY,
-        marker=".",
-        linestyle="none",
-        label=counted(len(selection.random_effects), "random direction"),
-    )
-    label = f"chosen: {plain(best.method)}, layer {best.layer}"
-    ax.scatter(x, selection.effect.mean, label=label, **RING)
+        if steered:
+            draw_intervals(
+                ax,
+                [x for x, _ in steered],
+                [found.mean for _, found in steered],
+                [found.interval or (found.mean, found.mean) for _, found in steered],
+                label=plain(method),
+                **style(index),
+            )
+        if method == selection.best.method:
+            _mark_best(ax, selection, selection.best.layer + shift)
     ax.set_ylabel(f"effect at {plain(selection.strength)} (nats per pair)")
     mark_layers(ax, [each.layer for each in selection.candidates])
     put_legend(ax)
     return ax
+
+
+def _mark_best(ax: Axes, selection: EffectSelection, x: float) -> None:
+    """Ring the chosen candidate, and draw what random directions do at its layer."""
+    effects, best = selection.random_effects, selection.best
+    ax.plot(
+        [x] * len(effects),
+        effects,
+        color=GREY,
+        marker=".",
+        linestyle="none",
+        label=counted(len(effects), "random direction"),
+    )
+    ring(ax, x, selection.effect.mean, best.method, best.layer)

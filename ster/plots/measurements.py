@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +10,12 @@ import numpy as np
 from ster.errors import require_type
 from ster.plots.styles import (
     GREY,
-    RING,
+    by_method,
     draw_intervals,
     mark_layers,
     plain,
     put_legend,
-    shift_of,
+    ring,
     style,
     take_axes,
 )
@@ -130,16 +130,6 @@ def _by_layer(scored: Sequence[Scored]) -> tuple[list[int], list[Scored]]:
     return layers, [first[layer] for layer in layers]
 
 
-def _methods(
-    scored: Sequence[Scored],
-) -> Iterator[tuple[int, float, str, list[Scored]]]:
-    """Yield a number, a shift along x, the name and the scores of each method."""
-    methods = [*dict.fromkeys(map(_method, scored))]
-    for index, method in enumerate(methods):
-        shift = shift_of(index, len(methods))
-        yield index, shift, method, [each for each in scored if _method(each) == method]
-
-
 def _method(each: Scored) -> str:
     return each.method if isinstance(each, Candidate) else ""
 
@@ -151,7 +141,7 @@ def _draw_methods(
     interval: Callable[[Scored], tuple[float, float]],
 ) -> None:
     """Draw a measure of each method by layer, and ring the chosen candidate."""
-    for index, shift, method, of_method in _methods(_scored(measured)):
+    for index, shift, method, of_method in by_method(_scored(measured), _method):
         draw_intervals(
             ax,
             [each.layer + shift for each in of_method],
@@ -179,9 +169,8 @@ def _band(
 def _ring(ax: Axes, of_method: Sequence[Scored], shift: float, name: str) -> None:
     for each in of_method:
         if isinstance(each, Candidate) and each.selected:
-            label = f"chosen: {plain(each.method)}, layer {each.layer}"
             x, y = each.layer + shift, getattr(each, name)
-            ax.scatter(x, y, label=label, **RING)
+            ring(ax, x, y, each.method, each.layer)
 
 
 def _finish(ax: Axes, layers: Sequence[int]) -> Axes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from ster.text import quoted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
+
+Item = TypeVar("Item")
 
 # Okabe and Ito 2008, without black and yellow: one of them is lost on any background.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -82,9 +84,25 @@ def style(index: int) -> dict[str, Any]:
     }
 
 
-def shift_of(index: int, number: int) -> float:
-    """Return how far beside its layer one of several methods is drawn."""
-    return (index - (number - 1) / 2) * _STEP
+def by_method(
+    items: Sequence[Item], method_of: Callable[[Item], str]
+) -> Iterator[tuple[int, float, str, list[Item]]]:
+    """Yield a number, a shift along x, the name and the items of each method."""
+    methods = [*dict.fromkeys(map(method_of, items))]
+    for index, method in enumerate(methods):
+        shift = (index - (len(methods) - 1) / 2) * _STEP
+        yield (
+            index,
+            shift,
+            method,
+            [each for each in items if method_of(each) == method],
+        )
+
+
+def ring(ax: Axes, x: float, y: float, method: str, layer: int) -> None:
+    """Draw a ring around the chosen candidate."""
+    label = f"chosen: {plain(method)}, layer {layer}"
+    ax.scatter(x, y, label=label, **RING)
 
 
 def mark_layers(ax: Axes, layers: Iterable[int]) -> None:

@@ -336,12 +336,15 @@ def _warn_of_long_prompts(
     if not long:
         return
     first, rest = long[0], len(long) - 1
-    side = "negative" if first % 2 else "positive"
-    what = f"the {side} side of pair {first // 2 + 1}" if in_pairs else None
+    noun, which = "prompt", f"prompt {first + 1}"
+    if in_pairs:
+        noun, (pair, is_negative) = "side", divmod(first, 2)
+        side = "negative" if is_negative else "positive"
+        which = f"the {side} side of pair {pair + 1}"
     verb = "has" if rest == 1 else "have"
-    others = counted(rest, f"other {'side' if in_pairs else 'prompt'}")
+    others = f"; so {verb} {counted(rest, f'other {noun}')}" if rest else ""
     session.reporter.warn(
-        f"{what or f'prompt {first + 1}'} has {len(token_ids[first])} tokens, more "
-        f"than the model's max_position_embeddings of {limit}; its later positions are "
-        f"past what the model was trained on{f'; so {verb} {others}' if rest else ''}"
+        f"{which} has {len(token_ids[first])} tokens, more than the model's "
+        f"max_position_embeddings of {limit}; its later positions are past what the "
+        f"model was trained on{others}"
     )

@@ -116,11 +116,11 @@ def choose_layers(
         common = set.intersection(*(set(each.layers) for each in vectors))
         if common:
             return tuple(sorted(common))
-        few = len(vectors) == 2
+        sentence = "the vectors have no layer in common"
+        if len(vectors) > 2:  # some of them may have one
+            sentence = f"no layer is common to all {len(vectors)} vectors"
         raise DirectionError(
-            "the vectors have no layer in common"
-            if few
-            else f"no layer is common to all {len(vectors)} vectors",
+            sentence,
             *(f"{quoted(label)} has {name_layers(v.layers)}" for label, v in both),
             SAME_LAYERS,
             field="layers",

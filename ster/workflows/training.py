@@ -58,8 +58,9 @@ def train_vector(
         vector = fit_vector(session, pairs, layers, method, read_pairs(reading), choice)
         write(vector)
     _check_variance(session, vector)
-    check_confounds(reading, max(vector.train_accuracy))
-    if not max(vector.train_accuracy):
+    accuracy = max(vector.train_accuracy)
+    check_confounds(reading, accuracy)
+    if not accuracy:
         session.reporter.warn(
             "no layer's direction orders a single pair that it was fitted on, so it is "
             "none of their trait: are both sides alike? see `ster pairs inspect`"

@@ -146,8 +146,9 @@ class MLXDecoder:
 
         It needs the embedding on the device, and caches that may be copied.
         """
-        held = sum(each.own_bytes for each in self._caches)
-        return self._keep and held <= MAX_AHEAD_BYTES
+        if not self._keep:
+            return False
+        return sum(each.own_bytes for each in self._caches) <= MAX_AHEAD_BYTES
 
     def embed(self, token_ids: Ints | mx.array, position_ids: Ints) -> mx.array:
         """Gather embedding rows; see ``contract.Decoder``."""
